@@ -6,7 +6,8 @@ messages are divided anew; `results/text.csv` holds what each draw gave.
 
 `requirements/text.txt` is the environment of the full run. Without torch, what the transformer
 says is read from `results/text.npz`; without bargain, its figures are those of `results/text.csv`.
-`--only embed` and `--only prices` need torch; `--only table` measures nothing. `--small` takes the
+`--only embed` and `--only prices` need torch; `--only walk` measures spot checks and keeps what is
+there of the other methods; `--only table` measures nothing. `--small` takes the
 few hundred messages whose embeddings are in `results/text.npz`.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-PARTS = ("embed", "prices", "draws", "table")
+PARTS = ("embed", "prices", "draws", "walk", "table")
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
@@ -37,4 +38,6 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         prices.measure()
     if "draws" in wanted:
         draws.measure()
+    elif "walk" in wanted:
+        draws.measure(walks_alone=True)
     return tables.report() if "table" in wanted else ""

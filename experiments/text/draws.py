@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from emsco.batch.log_rows import Log
 from experiments import results
-from experiments.text import beside, cheap, dear, kept, messages, ours, prices, tables
+from experiments.text import beside, cheap, dear, kept, messages, ours, prices, tables, walk
 from tests.soak.live.bars import tell
 
 NAME = "text"
@@ -36,18 +37,24 @@ class Task(NamedTuple):
     batch: pd.DataFrame
 
 
-def measure() -> None:
-    """Measure every draw, and keep it as soon as it is there."""
+def measure(*, walks_alone: bool = False) -> None:
+    """Measure every draw, and keep it as soon as it is there; `walks_alone`: only spot checks."""
     texts, _, _ = messages.load()
     scores, others = kept.load().scores, messages.others(len(texts))
-    has_bargain = find_spec("BARGAIN") is not None
+    has_bargain = find_spec("BARGAIN") is not None and not walks_alone
     if not has_bargain:
-        print("bargain is not installed: its figures are those kept.")
+        print("BARGAIN's figures are those kept.")
         kept_rows = {tuple(row[key] for key in KEYS): row for row in results.load(NAME)}
     for draw in range(DRAWS):
         begin = time.perf_counter()
-        task = make_task(texts, scores, messages.divide(others, draw))
-        rows = list(measure_task(task, draw, TARGETS, CONFIDENCES, with_bargain=has_bargain))
+        division = messages.divide(others, draw)
+        task = make_task(texts, scores, division)
+        held_out = make_task(texts, scores, walk.hold_out(division, draw))
+        asked = (TARGETS, CONFIDENCES)
+        rows = list(measure_walks(task, held_out, draw, *asked))
+        if not walks_alone:
+            others_rows = measure_task(task, draw, *asked, with_bargain=has_bargain)
+            rows = [other | row for other, row in zip(others_rows, rows, strict=True)]
         if not has_bargain:
             rows = [kept_rows[tuple(row[key] for key in KEYS)] | row for row in rows]
         results.save(NAME, COMMAND, rows, range(DRAWS))
@@ -93,6 +100,32 @@ def measure_task(
             )
         row: results.Row = {"draw": draw, "target": target, "confidence": confidence}
         for method, outcome in found.items():
+            row |= {f"{method}_{name}": value for name, value in outcome._asdict().items()}
+            row[f"{method}_ms"] = round(outcome.ms, 4)
+        yield row
+
+
+def measure_walks(
+    task: Task,
+    held_out: Task,
+    draw: int,
+    targets: Sequence[float],
+    confidences: Sequence[float],
+) -> Iterable[results.Row]:
+    """Process one batch by spot checks: without a log, and with held-out rows of it."""
+    two, n_rows = prices.in_two_stages(), len(task.batch)
+    alone = walk.answers_of(beside.cheap_model(task.log, two).predict_proba(task.batch))
+    every = walk.answers_of(beside.cheap_model(held_out.log, two).predict_proba(held_out.batch))
+    cheap, held = every.take(np.arange(n_rows)), every.take(np.arange(n_rows, len(every)))
+    answers = dear.Dear().predict(held_out.batch)
+    log = Log(held, answers[n_rows:].tolist(), ())
+    for target, confidence in product(targets, confidences):
+        asked = (answers[:n_rows], two, target, confidence, (draw, target, confidence))
+        row: results.Row = {"draw": draw, "target": target, "confidence": confidence}
+        for method, outcome in (
+            ("walk", walk.process(alone, *asked)),
+            ("logged", walk.process(cheap, *asked, log)),
+        ):
             row |= {f"{method}_{name}": value for name, value in outcome._asdict().items()}
             row[f"{method}_ms"] = round(outcome.ms, 4)
         yield row

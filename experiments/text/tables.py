@@ -18,8 +18,11 @@ from experiments.text import messages, prices
 METHODS = {
     "cascade": "emsco, three stages",
     "same": "emsco, two stages",
+    "walk": "emsco, spot checks",
+    "logged": "emsco, spot checks, 500 rows held out",
     "bargain": "BARGAIN",
 }
+IN_A_BATCH = ("walk", "logged", "bargain")  # promise something about this batch alone
 HEADER = (
     "agreement, confidence", "method", "calibration rows", "calls avoided %", "of the rest %",
     "none avoided", "ms per message", "promise broken", "% (95% interval)", "allowed %",
@@ -75,7 +78,7 @@ def _figures(asked: Sequence[Row], method: str, batch: int) -> list[str]:
         f"{broken} of {len(asked)}",
         f"{100 * broken / len(asked):.1f} ({100 * low:.1f} to {100 * high:.1f})",
         f"{100 * (1 - asked[0]['confidence']):.0f}",
-        "-" if method == "bargain" else str(below.sum()),
+        "-" if method in IN_A_BATCH else str(below.sum()),
         f"{100 * (1 - changed.max() / batch):.2f}",
     ]
 
