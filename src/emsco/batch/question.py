@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -90,6 +90,12 @@ class Question:
             [b"emsco batch 1", json.dumps(plain, default=repr).encode()]
             + [array.astype("<i8").tobytes() for array in arrays]
         )
+
+    def with_secret(self, secret: bytes) -> Question:
+        """Return the same question with other coins."""
+        other = replace(self, secret=secret)
+        vars(other)["digest"] = self.digest  # does not depend on the secret
+        return other
 
     @cached_property
     def checked(self) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
@@ -73,10 +73,10 @@ class WalkTask:
     first_held: frozenset[int] = frozenset()  # of them, those that serve as held-out rows
 
     def __post_init__(self) -> None:
-        self._codes = LabelCodes()
-        self._codes.read(self.cheap.labels)
+        self.codes = LabelCodes()
+        self.codes.read(self.cheap.labels)
         known = [self.first.get(row, label) for row, label in enumerate(self.known)]
-        self._known = self._codes.read(known)
+        self._known = self.codes.read(known)
         # A row of the first part without an answer is not sent again.
         self._lost = [row for row, label in self.first.items() if label is None]
         self._question: Question | None = None
@@ -87,17 +87,17 @@ class WalkTask:
         if self._question is None:
             log = None if self.log is None else (self.log.cheap, self.log.final)
             if log is not None:
-                self._codes.read(log[1])
+                self.codes.read(log[1])
             made: list[Question] = []
 
             def make() -> str:
-                made.append(make_question(self.wish, self.cheap, self._codes, self._known,
+                made.append(make_question(self.wish, self.cheap, self.codes, self._known,
                                           self.store.secret, log=log))  # fmt: skip
                 return json.dumps(fixed_of(made[0]))
 
             fixed = json.loads(self.store.terms(make))
             self._question = made[0] if made else make_question(
-                self.wish, self.cheap, self._codes, self._known, self.store.secret, log=log,
+                self.wish, self.cheap, self.codes, self._known, self.store.secret, log=log,
                 fixed=fixed,
             )  # fmt: skip
         return self._question
@@ -119,7 +119,7 @@ class WalkTask:
         final[self._lost] = NO_LABEL
         for row, label in self.store.answers().items():
             if row not in self.first:
-                final[row] = self._codes.code(label)
+                final[row] = self.codes.code(label)
         return final
 
     def due(self) -> Due | None:
@@ -159,9 +159,9 @@ class WalkTask:
         if n_failed:
             notes.insert(0, f"{n_failed:,} rows have no label: the final model gave none.")
         return BatchLabels(
-            labels=self._codes.decode(codes.tolist()),
+            labels=self.codes.decode(codes.tolist()),
             origin=origin,
-            cheap=self._codes.decode(cheap.tolist()),
+            cheap=self.codes.decode(cheap.tolist()),
             trust=self.cheap.trust,
             index=None,
             promises=tuple(
@@ -192,7 +192,7 @@ class WalkTask:
                 f"at most {standing.left:,} of {n_rows:,} labels differ from what the final model "
                 f"would have said (agreement at least {1 - share:.6g})"
             )
-        label = repr(self._codes.labels[promise.code])
+        label = repr(self.codes.labels[promise.code])
         if promise.kind == "missed":
             return f"at most {share:.4g} of the rows that it calls {label} are labelled otherwise"
         return f"at least {1 - share:.4g} of the rows labelled {label} are called so by it"
@@ -241,14 +241,21 @@ class ColdStart:
         waiting = [row for row in self._part.tolist() if row not in answers]
         if waiting:
             return Due(FIRST, np.sort(waiting))
-        return self._rest().due()
+        return self.walk.due()
 
     def result(self) -> BatchLabels:
         """Return the labels."""
-        return self._rest().result()
+        found = self.walk.result()
+        half = len(self._part) // 2
+        note = (
+            f"The first part, {len(self._part):,} random rows: {half:,} fitted the cascade, "
+            f"{len(self._part) - half:,} were held out."
+        )
+        return replace(found, notes=(note, *found.notes))
 
-    def _rest(self) -> WalkTask:
-        """Return the walk over the rest, by a cascade fitted on the first half of the part."""
+    @property
+    def walk(self) -> WalkTask:
+        """The walk over the rest, by a cascade fitted on the first half of the part."""
         if self._walk is None:
             answers = self.store.answers()
             fitted, held = np.split(self._part, [len(self._part) // 2])
