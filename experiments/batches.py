@@ -15,6 +15,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import product
@@ -225,25 +226,32 @@ def measure_cold(sizes: Sizes) -> Iterator[Row]:
         X, final, costs = make()
         batch = np.random.default_rng(1).permutation(len(X))[: sizes.cold_batch]
         X, final = X.iloc[batch].reset_index(drop=True), final[batch]
-        for agreement, part in product(agreements, range(sizes.first_parts)):
-            wish = Wish.of(agreement, CONFIDENCE, None, None, 1)
+        for part in range(sizes.first_parts):
             store = MemoryStore(_secret("cold", case, part))
-            task = ColdStart(wish, X, store, [None] * len(X), costs, None, case)
+            wishes = [Wish.of(agreement, CONFIDENCE, None, None, 1) for agreement in agreements]
+            task = ColdStart(wishes[0], X, store, [None] * len(X), costs, None, case)
+            task.open(RowMarks())
+            due = task.due()
+            assert due is not None
+            store.record([(row, final[row].item()) for row in due.rows.tolist()])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", EmscoWarning)
-                found = _walk(task, store, final)
-            broken = _broken(task, final, sizes.coins)
-            yield {
-                "case": case, "draw": part, "bound": agreement, "rows": len(X),
-                "calls": found.n_calls, "wrong": int((np.array(found.labels) != final).sum()),
-                "allowed": found.promises[0].most, "first": found.calls["first part"],
-                "coins": sizes.coins, "broken": broken,
-            }  # fmt: skip
+                first = task.walk
+            for wish in wishes:  # the same first part and cascade for each
+                store = MemoryStore(_secret("cold", case, part, wish.agreement))
+                walk = replace(first, wish=wish, store=store)
+                found = _walk(walk, store, final)
+                yield {
+                    "case": case, "draw": part, "bound": wish.agreement, "rows": len(X),
+                    "calls": found.n_calls, "wrong": int((np.array(found.labels) != final).sum()),
+                    "allowed": found.promises[0].most, "first": found.calls["first part"],
+                    "coins": sizes.coins, "broken": _broken(walk, final, sizes.coins),
+                }  # fmt: skip
 
 
-def _broken(task: ColdStart, final: NDArray[Any], coins: int) -> int:
+def _broken(task: WalkTask, final: NDArray[Any], coins: int) -> int:
     """Return how often the promise is broken, if the coins of one first part are drawn anew."""
-    question, codes = task.walk.question, task.walk.codes.read(final)
+    question, codes = task.question, task.codes.read(final)
     (promise,) = question.promises
     broken = 0
     for seed in range(coins):
