@@ -182,7 +182,6 @@ class SourceCaller:
         tries = 1 + (self.source.most_retries if may_repeat else 0)
         # The same for every retry, so that the service charges once.
         token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
-        batch = self._unanswered(job, len(keys), ERROR)
         for number in range(tries):
             if number and not await self._may_call_again():
                 return batch
@@ -338,7 +337,7 @@ class SourceCaller:
         """Convert a result to rows with their costs."""
         columns = {name: fetched.columns[name] for name in self.features}
         reasons = fetched.reasons
-        if any(len(column) != n_rows for column in (*columns.values(), reasons)):
+        if {*map(len, columns.values()), len(reasons)} != {n_rows}:
             raise SourcesError(f"The source must return one value per key, for {n_rows} keys.")
         paid, billed = [self.price] * n_rows, [True] * n_rows
         if fetched.prices is not None:
