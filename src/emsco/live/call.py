@@ -310,7 +310,9 @@ class Call:
 
     def report_valid(self, batches: dict[str, PurchaseBatch]) -> None:
         """Report to the breaker of each source that a single row got valid values."""
-        self._judge([0], batches, [0], {}, None)
+        for name in batches:
+            if name not in self._known and self._gates[name].caller.breaker.has_invalid:
+                self._gates[name].caller.judged([(key_text(self._keys[0]), False)])
 
     def _judge(
         self,

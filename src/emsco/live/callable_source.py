@@ -74,7 +74,7 @@ class CallableClient:
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Call the function for these keys."""
-        function = self.source.function
+        function: Any = self.source.function
         if self._is_async:
             found = await function(keys, values)
         else:

@@ -17,10 +17,16 @@ import numpy as np
 
 from emsco.cascade import Decider
 from emsco.cascade.one_row import Judged
-from emsco.core.decisions import Decisions
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.live.call import Call
 from emsco.live.live_plan import LivePlan
 from emsco.live.purchases import KNOWN, Purchase, PurchaseBatch, Receipts
+from emsco.rows.columns import object_array
+
+# By whether the row is accepted: to derive it takes as long as all other fields.
+_REASON = {
+    accepted: object_array([ACCEPTED if accepted else LOW_CONFIDENCE]) for accepted in (True, False)
+}
 
 
 def decide_known_row(
@@ -75,7 +81,7 @@ def _decided(decider: Decider, judged: Judged, cost: float, latency: float) -> D
         exit_stage=np.array([judged.exit_stage]),
         confidence=np.array([judged.confidence]),
         cost=np.array([cost]),
-        reason=None,
+        reason=_REASON[judged.accepted],
         latency=np.array([latency]),
         share=share,
     )
