@@ -138,17 +138,17 @@ class Call:
         fetched = self._fetched[stage] = Fetched(batches, self._loop.time() - begin)
         return fetched
 
-    def only_row(self, batches: dict[str, PurchaseBatch]) -> dict[str, Any] | None:
-        """Return the values of a single row by feature; None if a source has none."""
+    def row(self, batches: dict[str, PurchaseBatch], place: int) -> dict[str, Any] | None:
+        """Return the values of one row of a stage by feature; None if a source has none."""
         row: dict[str, Any] = {}
         for name, batch in batches.items():
-            if batch.reasons[0]:
+            if batch.reasons[place]:
                 return None
-            row |= {feature: batch.columns[feature][0] for feature in self._terms.features[name]}
+            features = self._terms.features[name]
+            values = [batch.columns[feature][place] for feature in features]
             if self._is_spelled(name) and self._terms.is_of_numbers[name]:
-                features = self._terms.features[name]
-                numbers = read_spelled([row[feature] for feature in features])
-                row |= zip(features, numbers or (), strict=False)
+                values = read_spelled(values) or values
+            row.update(zip(features, values, strict=True))
         return row
 
     async def refuse(self, ask: Ask, reason: str) -> Answer:
@@ -308,11 +308,12 @@ class Call:
         """Return whether the values of a source are numbers written as text."""
         return name not in self._known and self._gates[name].source.is_spelled
 
-    def report_valid(self, batches: dict[str, PurchaseBatch]) -> None:
-        """Report to the breaker of each source that a single row got valid values."""
+    def report_valid(self, rows: list[int], batches: dict[str, PurchaseBatch]) -> None:
+        """Report to the breaker of each source that these rows, a few, got valid values."""
         for name in batches:
             if name not in self._known and self._gates[name].caller.breaker.has_invalid:
-                self._gates[name].caller.judged([(key_text(self._keys[0]), False)])
+                valid = [(key_text(self._keys[row]), False) for row in rows]
+                self._gates[name].caller.judged(valid)
 
     def _judge(
         self,

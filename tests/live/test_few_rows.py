@@ -1,4 +1,4 @@
-"""One row is decided without the loop, known or fetched, and as if the loop had asked for it."""
+"""A few rows are decided without the loop, known or fetched, and as the loop decides them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.live import CallableSource, KnownSource, LiveCascade, Sources, single_row
+from emsco.live import CallableSource, KnownSource, LiveCascade, Sources, few_rows
 
 COSTS = Costs(
     [
@@ -78,44 +78,96 @@ class Stock:
         return LiveCascade(cascade, Sources({n: self.source(n) for n in names}), **options)
 
 
-def known_rows():
+def known_rows(hostile=0.15):
     rng = np.random.default_rng(1)
     for _ in range(400):
         row = {"age": float(rng.integers(20, 80)), "town": str(rng.choice(["Bern", "Chur"])),
                "smoker": bool(rng.integers(2)), "marker": float(rng.normal()),
                "scan": int(rng.integers(-2, 5))}  # fmt: skip
         for name in row:
-            if rng.random() < 0.15:
+            if rng.random() < hostile:
                 row[name] = HOSTILE[rng.integers(len(HOSTILE))]
         yield {name: [value] for name, value in row.items()}
 
 
+def batches(rows, size):
+    """Give batches of this size, by feature, as callers send them."""
+    for first in range(0, len(rows) - size + 1, size):
+        batch = rows[first : first + size]
+        yield first, {name: [row[name][0] for row in batch] for name in batch[0]}
+
+
 def decided(decisions):
     """Give what must be equal: all but what a clock tells, and ids."""
-    decision, receipt = decisions[0], decisions.receipts[0]
-    fetches = tuple(replace(fetch, waited=0.0) for fetch in receipt.fetches)
-    return decision._replace(latency=0, receipt=None), replace(receipt, id="", fetches=fetches)
+    found = []
+    for decision in decisions:
+        receipt = decision.receipt
+        fetches = tuple(replace(fetch, waited=0.0) for fetch in receipt.fetches)
+        found.append(
+            (decision._replace(latency=0, receipt=None), replace(receipt, id="", fetches=fetches))
+        )
+    return found
 
 
-def test_it_equals_what_the_loop_decides(cascade, monkeypatch):
+def noted(monkeypatch, name):
+    """Note what one of the functions has decided, and None for what it has left to the loop."""
+    quickly, decide = [], getattr(few_rows, name)
+
+    def known(*given):
+        quickly.append(decide(*given))
+        return quickly[-1]
+
+    async def fetched(*given):
+        quickly.append(await decide(*given))
+        return quickly[-1]
+
+    chosen = fetched if asyncio.iscoroutinefunction(decide) else known
+    monkeypatch.setattr(f"emsco.live.live_cascade.{name}", chosen)
+    return quickly
+
+
+@pytest.mark.parametrize(("size", "hostile"), [(1, 0.15), (4, 0.03), (few_rows.MOST_ROWS, 0.01)])
+def test_it_equals_what_the_loop_decides(cascade, monkeypatch, size, hostile):
     """Values of any type; most rows are decided without the loop."""
-    quickly = []
-    monkeypatch.setattr(
-        "emsco.live.live_cascade.decide_known_row",
-        lambda *given: quickly.append(single_row.decide_known_row(*given)) or quickly[-1],
-    )
+    quickly = noted(monkeypatch, "decide_known_rows")
+    keys = [f"a81{number}" for number in range(size)]
 
     async def compare():
         async with live_of(cascade) as live:
-            for known in known_rows():
-                found = await live.decide(["a81f"], known)
-                asked_for = await live.decide(["a81f"], known, values=[])
+            for _, known in batches([*known_rows(hostile)], size):
+                found = await live.decide(keys, known)
+                asked_for = await live.decide(keys, known, values=[])
                 assert decided(found) == decided(asked_for), known
-                assert found.index.tolist() == ["a81f"]
+                assert found.index.tolist() == keys
 
     asyncio.run(compare())
-    assert sum(one is not None for one in quickly) > 150
+    assert sum(one is not None for one in quickly) > 150 / size
     assert any(one is None for one in quickly)
+
+
+def test_no_rows_are_left_to_the_loop(cascade):
+    async def decide():
+        async with live_of(cascade) as live:
+            return await live.decide([], {name: [] for name in next(known_rows())})
+
+    found = asyncio.run(decide())
+    assert len(found) == 0
+    assert (found.label.dtype, found.accepted.dtype) == (cascade.classes_.dtype, bool)
+
+
+def test_more_rows_are_left_to_the_loop(cascade, monkeypatch):
+    """Arrays decide many rows faster."""
+    quickly = noted(monkeypatch, "decide_known_rows")
+
+    async def decide(size):
+        ((_, known),) = batches([*known_rows(hostile=0)][:size], size)
+        async with live_of(cascade) as live:
+            await live.decide([*range(size)], known)
+
+    asyncio.run(decide(few_rows.MOST_ROWS))
+    assert len(quickly) == 1
+    asyncio.run(decide(few_rows.MOST_ROWS + 1))
+    assert len(quickly) == 1
 
 
 def test_a_row_with_an_unknown_source_is_asked_for(cascade):
@@ -133,31 +185,26 @@ def test_a_row_with_an_unknown_source_is_asked_for(cascade):
     assert whole[0].exit_stage == 2
 
 
-def compare_fetched(cascade, monkeypatch, stock, known=(), **options):
-    """Decide rows with and without the loop; return how many were decided without it."""
-    quickly, decide = [], single_row.decide_fetched_row
-
-    async def noted(*given):
-        quickly.append(await decide(*given))
-        return quickly[-1]
-
-    monkeypatch.setattr("emsco.live.live_cascade.decide_fetched_row", noted)
+def compare_fetched(cascade, monkeypatch, stock, known=(), size=1, **options):
+    """Decide rows with and without the loop; return how many calls did without it, and not."""
+    quickly = noted(monkeypatch, "decide_fetched_rows")
 
     async def compare():
         async with stock.live_of(cascade, **options) as live:
-            for key, row in enumerate(stock.rows):
-                sent = {name: row[name] for name in known}
+            for first, batch in batches(stock.rows, size):
+                keys = [*range(first, first + size)]
+                sent = {name: batch[name] for name in known}
                 stock.calls.clear()
-                found = await live.decide([key], sent)
+                found = await live.decide(keys, sent)
                 calls = dict(stock.calls)
                 stock.calls.clear()
-                asked_for = await live.decide([key], sent, values=[])
-                assert decided(found) == decided(asked_for), row
+                asked_for = await live.decide(keys, sent, values=[])
+                assert decided(found) == decided(asked_for), batch
                 assert calls == dict(stock.calls)
                 assert set(calls.values()) <= {1}
-        return sum(one is not None for one in quickly), sum(one is None for one in quickly)
 
-    return asyncio.run(compare())
+    asyncio.run(compare())
+    return sum(one is not None for one in quickly), sum(one is None for one in quickly)
 
 
 def test_a_fetched_row_equals_what_the_loop_decides(cascade, monkeypatch):
@@ -166,6 +213,15 @@ def test_a_fetched_row_equals_what_the_loop_decides(cascade, monkeypatch):
     without, by_the_loop = compare_fetched(cascade, monkeypatch, stock)
     assert without > 150
     assert by_the_loop > 50
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_few_fetched_rows_equal_what_the_loop_decides(cascade, monkeypatch, size):
+    """Each stage is fetched for the rows that are still undecided."""
+    stock = Stock([*known_rows(hostile=0.04)])
+    without, by_the_loop = compare_fetched(cascade, monkeypatch, stock, size=size)
+    assert without > 100 / size
+    assert by_the_loop > 50 / size
 
 
 def test_values_sent_and_fetched_are_decided_together(cascade, monkeypatch):
