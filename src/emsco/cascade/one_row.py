@@ -10,6 +10,7 @@ that rejects, other classifiers, a key that is missing) is left to the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import accumulate
 from math import isfinite, isnan
 from types import NoneType
 from typing import Any, NamedTuple
@@ -313,9 +314,7 @@ def _many(step: _Step, values: list[Any]) -> list[float]:
         scores = [0.0 if lost else min(max(s, -HIGHEST_SCORE), HIGHEST_SCORE) for s in scores]
     highest = max(scores)
     odds = np.exp([score - highest for score in scores]).tolist()
-    total = odds[0]
-    for more in odds[1:]:
-        total += more
+    *_, total = accumulate(odds)  # in this order
     return [own / total for own in odds]
 
 
