@@ -16,7 +16,9 @@ class FrozenMapping(Mapping[Key, Value]):
     _items: dict[Key, Value]
 
     def __init__(self, items: Mapping[Key, Value] | None = None) -> None:
-        object.__setattr__(self, "_items", dict(items or {}))
+        # Another one never changes, so its items are shared.
+        shared = items._items if isinstance(items, FrozenMapping) else dict(items or {})
+        object.__setattr__(self, "_items", shared)
 
     def __getitem__(self, key: Key) -> Value:
         return self._items[key]

@@ -10,6 +10,7 @@ that rejects, other classifiers, a key that is missing) is left to the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import accumulate
 from math import isfinite, isnan
 from types import NoneType
 from typing import Any, NamedTuple
@@ -156,12 +157,35 @@ class OneRow:
         `strictly`: numbers are floats, integers or None, or booleans if training had them, and
         categories texts or None; other types are not usual.
         """
+        values, judged = self.places(), None
+        for number in range(len(self._steps)):
+            judged = self.judge_stage(number, row, values, strictly=strictly)
+            if judged is None or judged.accepted:
+                break
+        return judged
+
+    def places(self) -> list[Any]:
+        """Return places for the values of a row, which its stages fill one after another."""
+        return self._blank.copy()
+
+    def judge_stage(
+        self, number: int, row: Row, values: list[Any], *, strictly: bool = False
+    ) -> Judged | None:
+        """Judge what a stage buys of a row, after earlier stages have filled their `values`."""
         if not self._steps:
             return None
+        step = self._steps[number]
+        numbers = step.numbers
         try:
-            return self._quickly(row, strictly)
+            # Nearly every row has usual numbers.
+            if not (numbers.are_plain and read_numbers(row, *numbers[:3], values, numbers.begin)):
+                _read_slowly(numbers, row, values, strictly)
+            for column in step.categories:
+                values[column.place] = _code(column, row[column.feature], strictly)
+            winner, confidence, share = self._judge(step, values)
         except (_Unusual, KeyError, OverflowError):
             return None
+        return Judged(winner, confidence, share, share >= step.thresholds[winner], number)
 
     def _by_the_loop(self, held: Row) -> Decision:
         """Decide a row by the decision loop."""
@@ -173,21 +197,6 @@ class OneRow:
 
         decision: Decision = self._decider.drive(1, answer)[0]
         return decision
-
-    def _quickly(self, row: Row, strictly: bool) -> Judged:
-        values, last = self._blank.copy(), len(self._steps) - 1
-        for number, step in enumerate(self._steps):
-            numbers = step.numbers
-            # Nearly every row has usual numbers.
-            if not (numbers.are_plain and read_numbers(row, *numbers[:3], values, numbers.begin)):
-                _read_slowly(numbers, row, values, strictly)
-            for column in step.categories:
-                values[column.place] = _code(column, row[column.feature], strictly)
-            winner, confidence, share = self._judge(step, values)
-            accepted = share >= step.thresholds[winner]
-            if accepted or number == last:
-                return Judged(winner, confidence, share, accepted, number)
-        raise AssertionError("a cascade has a stage")
 
     def _judge(self, step: _Step, values: list[Any]) -> tuple[int, float, float]:
         """Return the winning class, its probability and its share."""
@@ -305,9 +314,7 @@ def _many(step: _Step, values: list[Any]) -> list[float]:
         scores = [0.0 if lost else min(max(s, -HIGHEST_SCORE), HIGHEST_SCORE) for s in scores]
     highest = max(scores)
     odds = np.exp([score - highest for score in scores]).tolist()
-    total = odds[0]
-    for more in odds[1:]:
-        total += more
+    *_, total = accumulate(odds)  # in this order
     return [own / total for own in odds]
 
 

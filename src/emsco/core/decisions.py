@@ -62,7 +62,8 @@ class Decision(NamedTuple):
 
 
 FIELDS = Decision._fields[:7]  # of every row, offline and live
-SHARE = "share"  # a field only if labels have weights
+SHARE = "share"  # a field only if labels have weights, after the confidence
+_FIELDS_WITH_SHARE = (*FIELDS[:4], SHARE, *FIELDS[4:])
 _OWN_SHARE = "_share"  # where it is then
 _STORED = FIELDS[:-2]  # of every row; a reason and a latency may follow from the others
 
@@ -214,9 +215,7 @@ class Decisions:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that these decisions have: with `share` only if labels have weights."""
-        place = FIELDS.index("confidence") + 1
-        more = () if self._stored(_OWN_SHARE) is None else (SHARE,)
-        return (*FIELDS[:place], *more, *FIELDS[place:])
+        return FIELDS if self._stored(_OWN_SHARE) is None else _FIELDS_WITH_SHARE
 
     def _stored(self, name: str) -> Any:
         """Return a field that may be left out; None if it follows from the others."""

@@ -18,9 +18,9 @@ from emsco.exceptions import DesignError, nearest, quoted
 def compress(assignment: ArrayLike) -> NDArray[np.int64]:
     """Renumber the stages in use as 0, 1, ... in the same order; -1 stays unused."""
     stages = np.array(assignment, dtype=np.int64)
-    used = stages >= 0
-    stages[used] = np.unique(stages[used], return_inverse=True)[1]
-    return stages
+    listed = stages.tolist()  # so few numbers are sorted faster than by numpy
+    renumbered = {stage: i for i, stage in enumerate(sorted({s for s in listed if s >= 0}))}
+    return np.array([renumbered.get(stage, -1) for stage in listed], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,12 +25,14 @@ def freeze(threshold: Threshold) -> Threshold:
 
 def freeze_stage(threshold: StageThreshold) -> StageThreshold:
     """Copy the threshold of one stage into a value that never changes."""
-    if isinstance(threshold, Mapping):
+    if not isinstance(threshold, float) and isinstance(threshold, Mapping):
         return FrozenMapping({label: _number(value) for label, value in threshold.items()})
     return _number(threshold)
 
 
 def _number(value: object) -> float:
+    if type(value) is float and 0 < value <= 1:  # the usual case, many times a candidate
+        return value
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
         raise ThresholdError(f"A threshold must be a number above 0 and at most 1, got {value!r}.")
     return float(value)

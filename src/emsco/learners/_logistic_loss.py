@@ -7,8 +7,8 @@ this order, and sets lie along the last axis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Self
 
 import numpy as np
@@ -31,6 +31,8 @@ class TrainingRows:
     columns: Array
     weight: Array | None  # how much each row counts; None if all count 1
     base: Array  # what each score adds to the score of each class, classes x scores
+    # The weights of sets fitted alone, by the columns: the same set leads many families.
+    alone: dict[bytes, Array] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def n_scores(self) -> int:
@@ -115,7 +117,7 @@ class _Coded(TrainingRows):
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
         probability, mean = self.probability(scores)
         if bends is not None:
-            first, second = np.triu_indices(self.n_scores)
+            first, second = _pairs_of(self.n_scores)
             both = (self.base[:, first] * self.base[:, second]).T
             np.subtract(np.tensordot(both, probability, axes=1), mean[first] * mean[second], bends)
         return self.slopes_at(mean, rows, scores)
@@ -260,15 +262,11 @@ class Loss:
         places: NDArray[np.intp] = scores * self._n_products + columns
         return places.reshape(n_unknowns, n_unknowns)
 
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        return np.triu_indices(len(self._rows.columns))
-
     def _products(self, number: int, block: slice) -> Array:
         """Return the products of all pairs of columns, products x rows of the block."""
         if number < len(self._cache):
             return self._cache[number]
-        first, second = self._pairs
+        first, second = _pairs_of(len(self._rows.columns))
         products: Array = self._rows.columns[first, block]
         products *= self._weighted[second, block]
         if self._n_products * self._n_rows <= _MAX_CACHED:
@@ -280,7 +278,7 @@ class Loss:
         columns, weight = self._rows.columns[:, block], self._rows.weight
         if weight is not None:
             bends = bends * weight[block]
-        firsts, seconds = np.triu_indices(self._rows.n_scores)
+        firsts, seconds = _pairs_of(self._rows.n_scores)
         for own, first, second, bend in zip(curvature, firsts, seconds, bends, strict=True):
             if first == second:  # never below 0, and BLAS needs half the time for A @ A.T
                 scaled = columns * np.sqrt(np.maximum(bend, 0.0))
@@ -289,9 +287,16 @@ class Loss:
                 own += (columns * bend) @ columns.T
 
 
+@cache
+def _pairs_of(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first and the second of each pair of n; every evaluation needs them."""
+    return np.triu_indices(n)
+
+
+@cache
 def _pair_places(n: int) -> NDArray[np.intp]:
     """Return the index of each pair of n among all pairs, in either order."""
-    first, second = np.triu_indices(n)
+    first, second = _pairs_of(n)
     places = np.empty((n, n), dtype=np.intp)
     places[first, second] = places[second, first] = np.arange(len(first))
     return places

@@ -50,7 +50,7 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
     """
     weights = np.zeros((rows.n_scores, len(rows.columns), len(sets)))
     unions = np.array([sets[i : i + FAMILY].any(axis=0) for i in range(0, len(sets), FAMILY)])
-    leaders = fit_sets(rows, unions) if len(sets) > 1 else weights
+    leaders = _fit_leaders(rows, unions) if len(sets) > 1 else weights
     size = FAMILY if is_wide(rows) else BATCH
     for first in range(0, len(sets), size):
         batch = slice(first, first + size)
@@ -61,6 +61,19 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
             rows.take(columns), members, leaders[:, columns, families]
         )
     return weights
+
+
+def _fit_leaders(rows: TrainingRows, unions: NDArray[np.bool_]) -> Array:
+    """Fit the leaders of families; one leader alone is fitted once, because it is often the same.
+
+    Of several, the last bits depend on one another.
+    """
+    if len(unions) > 1:
+        return fit_sets(rows, unions)
+    key = unions.tobytes()
+    if key not in rows.alone:
+        rows.alone[key] = fit_sets(rows, unions)
+    return rows.alone[key]
 
 
 def one_thread() -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,15 @@ from emsco.live.call_limits import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch, Receipts
-from emsco.live.typed_columns import to_column, to_numbers
+from emsco.live.purchases import KNOWN, NOT_FETCHED, Purchase, PurchaseBatch, Receipts
+from emsco.live.typed_columns import read_spelled, to_column, to_numbers
+
+
+class Fetched(NamedTuple):
+    """What a stage has fetched: a batch of each source, and how long that took, in seconds."""
+
+    batches: dict[str, PurchaseBatch]
+    waited: float
 
 
 class Call:
@@ -49,6 +56,7 @@ class Call:
         self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # the input of each stage
         self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # only for `max_cost`
         self._setups: dict[int, set[str]] = {}
+        self._fetched: dict[int, Fetched] = {}  # by stage
         # The values that requests of later sources may use, by feature.
         self._have = known
         self._used = used
@@ -109,17 +117,39 @@ class Call:
 
     async def answer(self, ask: Ask) -> Answer:
         """Fetch what a stage needs, each source after those that it requires."""
-        begin = self._loop.time()
         rows = ask.rows.tolist()
-        batches = await self._fetch_all(ask.stage, rows, begin)
+        fetched = self._fetched.get(ask.stage)
+        batches, seconds = fetched or await self.fetch(ask.stage, rows)
         reasons: dict[int, str] = {}
         for name, batch in batches.items():
             for place, reason in _failed(batch).items():
                 reasons.setdefault(place, reason_for(reason, name))
-        cost, bought = self._charge(rows, [*batches.values()])
-        waited = np.array([self._loop.time() - begin] * len(rows))
+        cost, bought = _charged([*batches.values()])
+        waited = np.array([seconds] * len(rows))
         columns, all_reasons = self._read(ask, rows, batches, reasons)
         return Answer(columns, all_reasons, cost, waited, bought)
+
+    async def fetch(self, stage: int, rows: list[int]) -> Fetched:
+        """Fetch what a stage needs, once: `answer` takes what was fetched before."""
+        begin = self._loop.time()
+        batches = await self._fetch_all(stage, rows, begin)
+        if self._terms.max_cost is not None:
+            self._paid[rows] += _charged([*batches.values()])[0]
+        fetched = self._fetched[stage] = Fetched(batches, self._loop.time() - begin)
+        return fetched
+
+    def row(self, batches: dict[str, PurchaseBatch], place: int) -> dict[str, Any] | None:
+        """Return the values of one row of a stage by feature; None if a source has none."""
+        row: dict[str, Any] = {}
+        for name, batch in batches.items():
+            if batch.reasons[place]:
+                return None
+            features = self._terms.features[name]
+            values = [batch.columns[feature][place] for feature in features]
+            if self._is_spelled(name) and self._terms.is_of_numbers[name]:
+                values = read_spelled(values) or values
+            row.update(zip(features, values, strict=True))
+        return row
 
     async def refuse(self, ask: Ask, reason: str) -> Answer:
         """Reject all rows for a reason, without calling any source."""
@@ -133,9 +163,8 @@ class Call:
     ) -> dict[str, PurchaseBatch]:
         """Fetch every source of a stage at once, each after those that it requires."""
         order = self._terms.requirements[stage]
-        if len(order) == 1:
-            (name,) = order
-            return {name: await self._fetch(name, stage, rows, {}, begin)}
+        if len(order) == 1 or self._known.issuperset(order):  # no two requests at once
+            return {name: await self._fetch(name, stage, rows, {}, begin) for name in order}
         under_way: dict[str, asyncio.Task[PurchaseBatch]] = {}
 
         async def fetch(name: str) -> PurchaseBatch:
@@ -169,13 +198,14 @@ class Call:
         if name in self._known:  # sent by the caller, so that it costs nothing
             features = self._terms.features[name]
             columns = {feature: [self._have[feature][row] for row in some] for feature in features}
-            known = PurchaseBatch.failed([ACCEPTED] * len(some), how=KNOWN)
-            batch = replace(known, columns=columns)
+            n_rows = len(some)
+            batch = PurchaseBatch(
+                columns, [ACCEPTED] * n_rows, [KNOWN] * n_rows, [0.0] * n_rows, [True] * n_rows
+            )
         else:
             batch = await self._bought(name, some, extra)
         waited = self._loop.time() - begin
-        batch = replace(batch, source=name, stage=stage, rows=some, waited=waited, now=time.time())
-        self._receipts.answers.append(batch)
+        self._receipts.purchases.append(Purchase(batch, name, stage, some, waited, time.time()))
         if len(places) == len(rows):
             return batch
         reasons = [failed.get(i, ACCEPTED) for i in range(len(rows))]
@@ -216,19 +246,6 @@ class Call:
             affordable.append(place)
             extra.append(more)
         return affordable, extra
-
-    def _charge(
-        self, rows: list[int], batches: list[PurchaseBatch]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-        """Return the cost of each row, and for which rows something was bought; None: all."""
-        cost = np.array(batches[0].paid, dtype=np.float64)
-        for batch in batches[1:]:
-            cost += batch.paid
-        if self._paid.size:  # needed for `max_cost`
-            self._paid[rows] += cost
-        if any(NOT_FETCHED not in batch.how for batch in batches):
-            return cost, None
-        return cost, np.any([np.array(batch.how) != NOT_FETCHED for batch in batches], axis=0)
 
     def _read(
         self, ask: Ask, rows: list[int], batches: dict[str, PurchaseBatch], reasons: dict[int, str]
@@ -274,7 +291,7 @@ class Call:
             lists = [batch.columns[feature] for feature in features]
             if len(places) < len(batch):
                 lists = [[values[place] for place in places] for values in lists]
-            spelled = name not in self._known and self._gates[name].source.is_spelled
+            spelled = self._is_spelled(name)
             if self._terms.is_of_numbers[name]:
                 matrix = to_numbers(lists, spelled=spelled)
                 if matrix is not None:
@@ -286,6 +303,17 @@ class Call:
                 for i in others:
                     reasons.setdefault(places[i], reason_for(INVALID_VALUE, feature))
         return {feature: columns[feature] for feature in ask.features}
+
+    def _is_spelled(self, name: str) -> bool:
+        """Return whether the values of a source are numbers written as text."""
+        return name not in self._known and self._gates[name].source.is_spelled
+
+    def report_valid(self, rows: list[int], batches: dict[str, PurchaseBatch]) -> None:
+        """Report to the breaker of each source that these rows, a few, got valid values."""
+        for name in batches:
+            if name not in self._known and self._gates[name].caller.breaker.has_invalid:
+                valid = [(key_text(self._keys[row]), False) for row in rows]
+                self._gates[name].caller.judged(valid)
 
     def _judge(
         self,
@@ -319,3 +347,15 @@ def _failed(batch: PurchaseBatch) -> dict[int, str]:
     if not any(batch.reasons):
         return {}
     return {i: reason for i, reason in enumerate(batch.reasons) if reason}
+
+
+def _charged(
+    batches: list[PurchaseBatch],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+    """Return the cost of each row, and for which rows something was bought; None: all."""
+    cost = np.array(batches[0].paid, dtype=np.float64)
+    for batch in batches[1:]:
+        cost += batch.paid
+    if any(NOT_FETCHED not in batch.how for batch in batches):
+        return cost, None
+    return cost, np.any([np.array(batch.how) != NOT_FETCHED for batch in batches], axis=0)

@@ -179,21 +179,15 @@ class SourceCaller:
         if self.source.paid:
             self._spending.unknown += job.price * len(keys)  # until an answer comes
         may_repeat = not self.source.paid or self.source.is_idempotent
-        tries = 1 + (self.source.most_retries if may_repeat else 0)
+        left = 1 + (self.source.most_retries if may_repeat else 0)
         # The same for every retry, so that the service charges once.
         token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
-        batch = self._unanswered(job, len(keys), ERROR)
-        for number in range(tries):
-            if number and not await self._may_call_again():
-                return batch
-            if number:
-                job.owed = [i for i, sure in enumerate(batch.billed) if not sure]
+        while True:
+            left -= 1
             self.calls += 1
             request = self._client.fetch(keys, values, **token)
             try:
-                batch, answered = await self._try(
-                    job, request, len(keys), is_last=number == tries - 1
-                )
+                batch, answered = await self._try(job, request, len(keys), is_last=not left)
             except InvalidKeyError:
                 batch, answered = await self._refused(job, keys, values), True
             was_open = self._is_shared and self.breaker.is_open
@@ -205,7 +199,9 @@ class SourceCaller:
                     odd = [i for i, reason in enumerate(batch.reasons) if reason == INVALID_VALUE]
                     self.judged([(key_text(keys[i]), True) for i in odd])
                 return batch
-        return batch
+            if not left or not await self._may_call_again():
+                return batch
+            job.owed = [i for i, sure in enumerate(batch.billed) if not sure]
 
     async def _refused(self, job: Flight, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         """Find the rows that a source refuses, by bisection; a paid source is not called again."""
@@ -338,7 +334,7 @@ class SourceCaller:
         """Convert a result to rows with their costs."""
         columns = {name: fetched.columns[name] for name in self.features}
         reasons = fetched.reasons
-        if any(len(column) != n_rows for column in (*columns.values(), reasons)):
+        if {*map(len, columns.values()), len(reasons)} != {n_rows}:
             raise SourcesError(f"The source must return one value per key, for {n_rows} keys.")
         paid, billed = [self.price] * n_rows, [True] * n_rows
         if fetched.prices is not None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from emsco.core.decisions import MISSING
@@ -67,10 +68,14 @@ class CallableClient:
     source: CallableSource
     features: tuple[str, ...]
 
+    @cached_property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.source.function)
+
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Call the function for these keys."""
-        function = self.source.function
-        if inspect.iscoroutinefunction(function):
+        function: Any = self.source.function
+        if self._is_async:
             found = await function(keys, values)
         else:
             found = await asyncio.to_thread(function, keys, values)

@@ -25,7 +25,7 @@ from emsco.live.call import Call
 from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
-from emsco.live.known_row import decide_known_row
+from emsco.live.few_rows import MOST_ROWS, decide_fetched_rows, decide_known_rows
 from emsco.live.live_plan import LivePlan
 from emsco.live.purchases import Receipts, SourceSpending
 from emsco.live.sources import Sources
@@ -233,10 +233,14 @@ class LiveCascade:
             terms, receipts = self._terms, Receipts(self._terms, len(keys), call)
             needs_values = factors or values is not None or self._log_values
             decisions = None
-            if len(keys) == 1 and not (refused or needs_values):
-                decisions = decide_known_row(terms, have, receipts)
+            are_few = 0 < len(keys) <= MOST_ROWS and not (refused or needs_values)
+            if are_few:
+                decisions = decide_known_rows(terms, have, receipts)
             if decisions is None:
                 made = Call(terms, gates, keys, have, self._used, self._deadline, receipts, context)
+                if are_few:
+                    decisions = await decide_fetched_rows(terms.decider, made, len(keys))
+            if decisions is None:
                 answer = partial(made.refuse, reason=refused) if refused else made.answer
                 decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
             index = np.empty(len(keys), dtype=object)

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from emsco.live.live_plan import LivePlan
 
@@ -17,10 +17,7 @@ NOT_FETCHED = ""  # nothing was requested for this row
 
 @dataclass(frozen=True, eq=False)
 class PurchaseBatch:
-    """Rows bought from a source, stored by column, without an object per row.
-
-    The last fields are for receipts: who bought the rows, and when the answer came.
-    """
+    """Rows bought from a source, stored by column, without an object per row."""
 
     columns: Mapping[str, list[Any]]  # the value of a row with a reason must not be used
     reasons: list[str]  # why a row has no values; "" if it has
@@ -29,11 +26,6 @@ class PurchaseBatch:
     billed: list[bool]  # whether it is known that the source charges for the row
     moments: list[float | None] | None = None  # of events, in seconds since 1970, if there are any
     verified: bool = True  # whether answers repeat the key that they are for
-    source: str = ""
-    stage: int = 0
-    rows: Sequence[int] = ()  # of the decision, in ascending order
-    waited: float = 0.0  # in seconds
-    now: float = 0.0  # in seconds since 1970
 
     def __len__(self) -> int:
         return len(self.reasons)
@@ -43,16 +35,6 @@ class PurchaseBatch:
         """Return rows without values, for these reasons, at no cost."""
         n_rows = len(reasons)
         return cls({}, reasons, [how] * n_rows, [0.0] * n_rows, [True] * n_rows)
-
-    @classmethod
-    def known_row(
-        cls, values: Mapping[str, list[Any]], *, source: str, stage: int, waited: float, now: float
-    ) -> PurchaseBatch:
-        """Return the only row of a decision, whose values the caller sent."""
-        return cls(
-            values, [""], [KNOWN], [0.0], [True],
-            source=source, stage=stage, rows=(0,), waited=waited, now=now,
-        )  # fmt: skip
 
     @classmethod
     def of(
@@ -98,6 +80,17 @@ class PurchaseBatch:
     def known(self) -> float:
         """The amount that is known to be charged, for all rows."""
         return sum(paid for paid, sure in zip(self.paid, self.billed, strict=True) if sure)
+
+
+class Purchase(NamedTuple):
+    """What a stage bought from a source, for receipts: for which rows, and when the answer came."""
+
+    batch: PurchaseBatch
+    source: str
+    stage: int
+    rows: Sequence[int]  # of the decision, in ascending order
+    waited: float  # in seconds
+    now: float  # in seconds since 1970
 
 
 @dataclass
@@ -153,7 +146,7 @@ class Receipts(Sequence[Receipt]):
         self, terms: LivePlan, n_rows: int, call: str | Sequence[str] | None = None
     ) -> None:
         self._terms, self._n_rows, self._call_or_none = terms, n_rows, call
-        self.answers: list[PurchaseBatch] = []
+        self.purchases: list[Purchase] = []
 
     @cached_property
     def _call(self) -> str | Sequence[str]:
@@ -171,7 +164,7 @@ class Receipts(Sequence[Receipt]):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
         terms = self._terms
-        fetches = [found for answer in self.answers if (found := _fetch(answer, row)) is not None]
+        fetches = [found for one in self.purchases if (found := _fetch(one, row)) is not None]
         had = {fetch.source for fetch in fetches}
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0
@@ -181,14 +174,14 @@ class Receipts(Sequence[Receipt]):
         return Receipt(own, tuple(fetches), rest, saved, prices, model, promise)
 
 
-def _fetch(answer: PurchaseBatch, row: int) -> Fetch | None:
+def _fetch(purchase: Purchase, row: int) -> Fetch | None:
     """Return the answer of a source for a row; None if it was not requested."""
-    i = bisect_left(answer.rows, row)
-    if i == len(answer.rows) or answer.rows[i] != row:
+    batch, source, stage, rows, waited, now = purchase
+    i = bisect_left(rows, row)
+    if i == len(rows) or rows[i] != row:
         return None
-    moment = None if answer.moments is None else answer.moments[i]
+    moment = None if batch.moments is None else batch.moments[i]
     return Fetch(
-        answer.source, answer.stage, answer.how[i], answer.reasons[i], answer.paid[i],
-        answer.waited, None if moment is None else answer.now - moment,
-        answer.verified, answer.billed[i],
+        source, stage, batch.how[i], batch.reasons[i], batch.paid[i], waited,
+        None if moment is None else now - moment, batch.verified, batch.billed[i],
     )  # fmt: skip

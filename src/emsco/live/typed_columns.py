@@ -63,15 +63,26 @@ def to_numbers(
     try:
         if types <= {float, int}:
             return np.array(columns, dtype=np.float64)
-        # Python reads 1_000 as a number, which other programs do not.
-        if spelled and types == {bytes} and not any(b"_" in b" ".join(c) for c in columns):
-            return np.array([[*map(float, column)] for column in columns])
+        if spelled and types == {bytes}:
+            read = [read_spelled(column) for column in columns]
+            return None if None in read else np.array(read)
         if any_kind and all(map(_is_of_numbers, types - {NoneType})):
             filled = [[nan if value is None else value for value in column] for column in columns]
             return np.array(filled, dtype=np.float64)
     except (ValueError, OverflowError):
         pass
     return None
+
+
+def read_spelled(values: list[Any]) -> list[float] | None:
+    """Return numbers that a store gives as text; None if some value is not such a text."""
+    # Python reads 1_000 as a number, which other programs do not.
+    if set(map(type, values)) != {bytes} or b"_" in b" ".join(values):
+        return None
+    try:
+        return [*map(float, values)]
+    except ValueError:
+        return None
 
 
 def _is_of_numbers(kind: type) -> bool:

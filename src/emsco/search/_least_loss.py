@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emsco._utils.progress import tell
 from emsco.core.front import ParetoFront
+from emsco.search._candidate_rows import divided, rows_of, with_rows
 from emsco.search._problem import Assignments, Counts, Problem, Which
 from emsco.search.strategies._archive import Archive
 from emsco.search.strategies._neighbours import neighbours
@@ -51,9 +52,9 @@ def with_least_loss(
     if not problem.costs.errors or not len(front):
         return front
     priced = _LossProblem(**{f.name: getattr(problem, f.name) for f in fields(problem)})
-    n_sources, archive = problem.n_sources, Archive(problem.n_sources + problem.max_stages)
+    archive = Archive(problem.n_sources + problem.max_stages)
     seen: set[bytes] = set()
-    around = _rows_of(problem, front)
+    around = rows_of(problem, front)
     while len(around) and len(seen) < _EVALUATIONS:
         tell("thresholds", len(seen) / _EVALUATIONS)
         keys = row_keys(around).tolist()
@@ -61,25 +62,10 @@ def with_least_loss(
         seen.update(fresh)
         rows = around[sorted(fresh.values())]
         if len(rows):
-            counts = priced.evaluate(rows[:, :n_sources], rows[:, n_sources:].astype(np.int64))
-            archive.add(rows, np.arange(len(rows)), counts)
+            archive.add(rows, np.arange(len(rows)), priced.evaluate(*divided(problem, rows)))
         centres = archive.pick_unexplored(_AT_ONCE, rng)
         around = _neighbours_of(problem, centres, rng, by_stage=by_stage)
-    rows = archive.rows
-    found = problem.candidates(rows[:, :n_sources], rows[:, n_sources:].astype(np.int64))
-    return front.merge(problem.front(found))
-
-
-def _rows_of(problem: Problem, front: ParetoFront) -> NDArray[np.int8]:
-    """Return each candidate as a design, followed by the position of each stage's threshold."""
-    rows = []
-    for candidate in front:
-        threshold = candidate.threshold
-        own = threshold if isinstance(threshold, tuple) else (threshold,)
-        places = [problem.thresholds.index(one) for one in own]
-        places += places[-1:] * (problem.max_stages - len(places))
-        rows.append([*candidate.design.assignment, *places])
-    return np.array(rows, dtype=np.int8)
+    return with_rows(problem, front, archive.rows)
 
 
 def _neighbours_of(

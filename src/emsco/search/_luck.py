@@ -18,6 +18,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from emsco._utils.progress import followed, part_of
 from emsco.exceptions import SearchError
 from emsco.learners.protocol import Fold
+from emsco.search._candidate_rows import divided
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
 from emsco.search._problem import Problem
 from emsco.search._thresholds import descend_by_stage
@@ -117,10 +118,9 @@ def measure_luck(
                 rows = descend_by_stage(outside, rows, rng, designs=True, evaluations=own)
         if not len(rows):
             continue
-        which = rows[:, problem.n_sources :].astype(np.int64)
-        there = outside.evaluate(rows[:, : problem.n_sources], which)
+        there = outside.evaluate(*divided(problem, rows))
         inside = replace(problem, table=TableView(problem.table, part))
-        here = inside.evaluate(rows[:, : problem.n_sources], which)
+        here = inside.evaluate(*divided(problem, rows))
         for chosen in _choices(there.accepted, there.right, there.paid, outside.n_rows):
             m, r = int(there.accepted[chosen]), int(there.right[chosen])
             p = (r + 1) / (m + 2)

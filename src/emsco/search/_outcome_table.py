@@ -38,7 +38,7 @@ MEMORY = 2**30  # bytes of confidences and labels
 _AT_ONCE = 2**26  # bytes of confidences and labels that are computed before they are packed
 _TASKS_PER_REPORT = 16  # tasks per worker, at most, between two reports of progress
 _REPORT_EVERY = 0.5  # seconds: what takes longer is divided
-_DIRECT = 20  # most sources for which the index is an array with an entry for every set
+_DIRECT = 22  # most sources for which the index is an array with an entry for every set: 16 MB
 
 
 def pack(bits: NDArray[np.bool_]) -> Words:
@@ -67,10 +67,10 @@ class _DirectIndex:
     """The position of each set, looked up by its number: for few sources."""
 
     def __init__(self, n_sources: int) -> None:
-        self._places = np.full(2**n_sources, -1, dtype=np.int64)
+        self._places = np.full(2**n_sources, -1, dtype=np.int32)
 
     def find(self, keys: NDArray[Any]) -> NDArray[np.int64]:
-        places: NDArray[np.int64] = self._places[keys]
+        places: NDArray[np.int64] = self._places[keys].astype(np.int64)
         return places
 
     def add(self, keys: NDArray[Any], first: int) -> None:
@@ -373,7 +373,9 @@ class OutcomeTable:
         self, confidence: NDArray[np.float64], label: NDArray[np.uint8]
     ) -> Iterator[tuple[Words, Words]]:
         """Yield the accepted and the right bits at each threshold."""
-        is_true = label == self.truth
+        is_true = pack(label == self.truth)
         for by_class in self.thresholds:
-            sure = confidence >= by_class[label]
-            yield pack(sure), pack(sure & is_true)
+            # One number for all classes needs no look at the labels, which takes longer than this.
+            least = by_class[label] if np.ptp(by_class) else by_class[0]
+            accepted = pack(confidence >= least)
+            yield accepted, accepted & is_true

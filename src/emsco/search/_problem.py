@@ -272,17 +272,8 @@ class Problem:
         )
         return counted
 
-    def candidates(
-        self,
-        assignments: Assignments,
-        threshold: Which = 0,
-        *,
-        reference: NDArray[np.uint64] | None = None,
-    ) -> list[Candidate]:
+    def candidates(self, assignments: Assignments, threshold: Which = 0) -> list[Candidate]:
         """Make candidates of designs with complete evaluations: by class, and with latencies.
-
-        `reference` has a bit for each row that a reference is right on; with it, evaluations count
-        the rows that both have right.
 
         Raises
         ------
@@ -292,11 +283,7 @@ class Problem:
         assignments = np.asarray(assignments)
         if not len(assignments):
             return []
-        masks = self.table.class_masks
-        n_classes = len(masks)
-        if reference is not None:
-            masks = np.vstack([masks, masks & reference])
-        counted = self._count(assignments, threshold, masks)
+        counted = self._count(assignments, threshold, self.table.class_masks)
         if not counted.exists.all():
             self._refuse_unmet(assignments[np.argmin(counted.exists)])
         by_label = self._count_labels(assignments, threshold)
@@ -310,29 +297,33 @@ class Problem:
             latencies = np.zeros(design.n_stages)
             if takes_time:
                 latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
-            compared = {}
-            if reference is not None:
-                compared = {
-                    "class_reference": self._by_label(counted.class_accepted[i, n_classes:]),
-                    "class_both": self._by_label(counted.class_right[i, n_classes:]),
-                }
             evaluation = Evaluation(
                 rows=self.n_rows,
                 accepted=int(counted.accepted[i]),
                 right=int(counted.right[i]),
                 paid=float(int(counted.paid[i]) / self.scale),
                 class_rows=class_rows,
-                class_accepted=self._by_label(counted.class_accepted[i, :n_classes]),
-                class_right=self._by_label(counted.class_right[i, :n_classes]),
+                class_accepted=self._by_label(counted.class_accepted[i]),
+                class_right=self._by_label(counted.class_right[i]),
                 waited=float(reached @ latencies),
                 worst_latency=float(latencies[reached > 0].sum()),
                 label_accepted=None if by_label is None else self._by_label(by_label[i]),
-                **compared,
             )
             own = tuple(self.thresholds[t] for t in which[i, : design.n_stages])
             shared = len(set(own)) == 1
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
+
+    def count_both(
+        self, assignments: Assignments, threshold: Which, reference: NDArray[np.uint64]
+    ) -> list[tuple[dict[Any, int], dict[Any, int]]]:
+        """Count by class the accepted rows that a reference is right on, and both are right on.
+
+        `reference` has a bit for each row.
+        """
+        counted = self._count(assignments, threshold, self.table.class_masks & reference)
+        both = zip(counted.class_accepted, counted.class_right, strict=True)
+        return [(self._by_label(accepted), self._by_label(right)) for accepted, right in both]
 
     def _count_labels(self, assignments: Assignments, threshold: Which) -> NDArray[np.int64] | None:
         """Count accepted rows under each label; None with two classes, where others imply it."""

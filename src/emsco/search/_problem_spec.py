@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -20,6 +20,7 @@ from emsco.learners.final_model import FitsWithFinal, answer_codes
 from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns
+from emsco.search._candidate_rows import divided, rows_of
 from emsco.search._outcome_table import OutcomeTable, pack
 from emsco.search._problem import Problem
 from emsco.search._thresholds import alternatives
@@ -96,12 +97,12 @@ def evaluate_afresh(
     Each source set is fitted once, on all training rows, however many candidates use it.
     """
     fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
-    by_stage = [_thresholds(candidate) for candidate in candidates]
-    known = list(dict.fromkeys(threshold for each in by_stage for threshold in each))
+    own = [c.threshold if isinstance(c.threshold, tuple) else (c.threshold,) for c in candidates]
+    known = list(dict.fromkeys(threshold for each in own for threshold in each))
     table = _make_table(training, [fold], truth, known, answers, engine, n_jobs)
-    max_stages = max(len(each) for each in by_stage)
+    max_stages = max(candidate.design.n_stages for candidate in candidates)
     problem = Problem(table, costs, training.classes.tolist(), known, max_stages)
-    made = problem.candidates(*_rows_of(candidates, problem))
+    made = problem.candidates(*divided(problem, rows_of(problem, candidates)))
     return [candidate.evaluation for candidate in made]
 
 
@@ -113,15 +114,24 @@ def right_by_all_sources(problem: Problem) -> NDArray[np.bool_]:
 
 
 def compared(
-    problem: Problem, candidates: Sequence[Candidate], right: NDArray[np.bool_]
+    problem: Problem, candidates: Sequence[Candidate], right: NDArray[np.bool_], learner: str = ""
 ) -> list[Candidate]:
-    """Add to evaluations the rows that both the candidate and a reference get right.
+    """Add to candidates the rows that both they and a reference get right, and their learner.
 
     This is done after the search, which knows nothing about the reference.
     """
     if not len(candidates):
         return []
-    return problem.candidates(*_rows_of(candidates, problem), reference=pack(right[None])[0])
+    designs, which = divided(problem, rows_of(problem, candidates))
+    counted = problem.count_both(designs, which, pack(right[None])[0])
+    return [
+        replace(
+            candidate,
+            learner=learner,
+            evaluation=replace(candidate.evaluation, class_reference=reference, class_both=both),
+        )
+        for candidate, (reference, both) in zip(candidates, counted, strict=True)
+    ]
 
 
 def _make_table(
@@ -146,21 +156,3 @@ def _make_table(
     resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
     codes = np.searchsorted(training.classes, truth)
     return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine)
-
-
-def _rows_of(
-    candidates: Sequence[Candidate], problem: Problem
-) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """Return the designs of candidates, and which of the problem's thresholds each stage has."""
-    place = {threshold: at for at, threshold in enumerate(problem.thresholds)}
-    which = np.zeros((len(candidates), problem.max_stages), dtype=np.int64)
-    for row, candidate in zip(which, candidates, strict=True):
-        own = _thresholds(candidate)
-        row[: len(own)] = [place[threshold] for threshold in own]
-    return np.array([c.design.assignment for c in candidates], dtype=np.int8), which
-
-
-def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:
-    """Return the threshold of each stage."""
-    threshold = candidate.threshold
-    return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages

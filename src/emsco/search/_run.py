@@ -102,9 +102,9 @@ def run_search(
         searched.append(_search_one(search, data, one, rng, own, progress, later))
     best = min(searched, key=lambda one: _errors(one.reference, spec.costs))
     front = [
-        replace(candidate, learner=one.posed.name)
+        candidate
         for one in searched
-        for candidate in compared(one.posed.problem, one.front, best.right)
+        for candidate in compared(one.posed.problem, one.front, best.right, one.posed.name)
     ]
     tested = np.concatenate([fold.test for fold in spec.folds])
     n_rows, n_splits = len(np.unique(tested)), len(spec.folds)

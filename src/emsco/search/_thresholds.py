@@ -11,6 +11,7 @@ from emsco._utils.progress import tell
 from emsco.core.front import ParetoFront
 from emsco.core.threshold import StageThreshold, freeze_stage, lowest
 from emsco.exceptions import ThresholdError
+from emsco.search._candidate_rows import divided, rows_of, with_rows
 from emsco.search._problem import Problem
 from emsco.search.strategies._archive import Archive
 from emsco.search.strategies._neighbours import neighbours
@@ -89,17 +90,9 @@ def thresholds_by_stage(
     evaluations : int, default=1_000_000
         The maximum number of pairs of a design and its thresholds to evaluate.
     """
-    n_sources = problem.n_sources
-    starts = np.array(
-        [
-            [*c.design.assignment, *[problem.thresholds.index(c.threshold)] * problem.max_stages]
-            for c in front
-        ],
-        dtype=np.int8,
-    ).reshape(-1, n_sources + problem.max_stages)
+    starts = rows_of(problem, front)
     rows = descend_by_stage(problem, starts, rng, designs=designs, evaluations=evaluations)
-    found = problem.candidates(rows[:, :n_sources], rows[:, n_sources:].astype(np.int64))
-    return front.merge(problem.front(found))
+    return with_rows(problem, front, rows)
 
 
 def descend_by_stage(
@@ -116,18 +109,20 @@ def descend_by_stage(
     """
     archive = Archive(starts.shape[1])
     seen: set[bytes] = set()
+    evaluated = 0
     around = starts
-    while len(around) and len(seen) < evaluations:
-        tell("thresholds", len(seen) / evaluations)
+    while len(around) and evaluated < evaluations:
+        tell("thresholds", evaluated / evaluations)
         keys = row_keys(around)
         listed = keys.tolist()
         fresh = [i for i, key in enumerate(listed) if key not in seen]
         seen.update(listed)
         rows = around[fresh][np.unique(keys[fresh], return_index=True)[1]]
+        if designs and len(rows):  # sets that are not fitted now never will be
+            rows = rows[problem.lacking(rows[:, : problem.n_sources]) == 0]
         if len(rows):
-            which = rows[:, problem.n_sources :].astype(np.int64)
-            counts = problem.evaluate(rows[:, : problem.n_sources], which)
-            archive.add(rows, np.arange(len(rows)), counts)
+            evaluated += len(rows)
+            archive.add(rows, np.arange(len(rows)), problem.evaluate(*divided(problem, rows)))
         centres = archive.pick_unexplored(_AT_ONCE, rng)
         around = _other_thresholds(problem, centres)
         if designs and len(centres):
@@ -138,11 +133,10 @@ def descend_by_stage(
 def _other_designs(
     problem: Problem, rows: NDArray[np.int8], rng: np.random.Generator
 ) -> NDArray[np.int8]:
-    """Change the design by one step, if its sets are fitted; stages keep their thresholds."""
+    """Change the design by one step; stages keep their thresholds."""
     old = rows[:, : problem.n_sources]
     designs, near = neighbours(old, problem.max_stages, problem.allow_unused, 0, rng)
-    known = problem.lacking(designs) == 0
-    return np.hstack([designs[known], rows[near[known], problem.n_sources :]])
+    return np.hstack([designs, rows[near, problem.n_sources :]])
 
 
 def _other_thresholds(problem: Problem, rows: NDArray[np.int8]) -> NDArray[np.int8]:

@@ -91,9 +91,9 @@ class Metrics:
             counted.add_one(decisions)
         else:
             counted.add(decisions)
-        for call in getattr(decisions.receipts, "answers", ()):
-            if FETCHED in call.how:
-                self._one("emsco_source_seconds", call.source).observe(call.waited)
+        for one in getattr(decisions.receipts, "purchases", ()):
+            if FETCHED in one.batch.how:
+                self._one("emsco_source_seconds", one.source).observe(one.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
         """Count what a cascade in shadow would have decided, changed and saved."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
+import numpy as np
+
 from emsco.core.decisions import (
     AMBIGUOUS,
     INVALID_KEY,
@@ -44,7 +46,7 @@ def sent_invalid(
     Without this, a single client could raise alarms about a model by sending garbage. Values that
     are out of range or unseen do not count: by them, a change of the rows is noticed.
     """
-    if decisions.accepted.all():
+    if np.count_nonzero(decisions.accepted) == len(decisions):
         return []
     reasons = decisions.reason.tolist()
     garbage = set()

@@ -68,10 +68,12 @@ class Tracing:
             },
         )
         within = self._within(whole)
-        calls = sorted(getattr(decisions.receipts, "answers", ()), key=lambda one: one.stage)
+        calls = sorted(getattr(decisions.receipts, "purchases", ()), key=lambda one: one.stage)
         for stage, group in groupby(calls, key=lambda one: one.stage):
             own = list(group)
-            failed = Counter(kind_of(reason) for one in own for reason in one.reasons if reason)
+            failed = Counter(
+                kind_of(reason) for one in own for reason in one.batch.reasons if reason
+            )
             span = self._tracer.start_span(
                 f"stage {stage}",
                 context=within,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,12 +65,9 @@ class LoggedProblem(Problem):
         self.log.evaluations.append(counts)
         return counts
 
-    def candidates(
-        self, assignments: Any, threshold: Any = 0, *, reference: Any = None
-    ) -> list[Candidate]:
+    def candidates(self, assignments: Any, threshold: Any = 0) -> list[Candidate]:
         """Create candidates as the problem does."""
-        make = partial(super().candidates, reference=reference)
-        return self.log.ask(make, assignments, threshold)
+        return self.log.ask(super().candidates, assignments, threshold)
 
 
 def points_of(counts: Counts) -> NDArray[np.float64]:
