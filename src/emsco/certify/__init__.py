@@ -8,11 +8,11 @@ among the certified candidates.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify.binomial import required_rows
 from emsco.certify._certificate import Certificate, problem_with
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._targets import Shortfall, Targets
+from emsco.certify.binomial import required_rows
 from emsco.rows.ledger import keep_ledger
 
 __all__ = [
