@@ -20,8 +20,8 @@ from scipy.special import bdtrik, betaincinv  # type: ignore[import-untyped]  # 
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.cascade import CascadeClassifier
-from emsco.cascade.fingerprint import fingerprints
-from emsco.certify._certified_candidate import CertifiedBounds, ChosenCandidate
+from emsco.cascade.fingerprint import fingerprint
+from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._hypothesis_family import Family, kept_by, passed
 from emsco.certify._hypothesis_tests import CandidateCounts, TestedFamily
 from emsco.certify._path import FRONT, LADDER, Path, StageAnswers, Stop, tolerated
@@ -33,9 +33,10 @@ from emsco.exceptions import CertificateError, Keyword, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
 _WAYS = (LADDER, FRONT)
+_DESIGNS = 3  # of those on the front, for which more thresholds are evaluated on the searched rows
 _MOMENTS = 50  # quantiles of luck at which the cost of a certificate is predicted
 _NEVER = np.array([2.0])  # a threshold that no score reaches
-NOT_ON_IT = "the ladder did not get as far as its thresholds"
+NOT_SO_FAR = "the ladder did not get as far as its thresholds"
 OTHER_DESIGN = "the ladder is about another design"
 
 
@@ -48,9 +49,11 @@ class Ladder:
     path : Path
         The path.
     known : tuple of Candidate
-        Candidates of the front at the first knots; knots after them are only known to be looser.
+        Candidates at the first knots, as selected; of knots after them only thresholds are known.
     dearest : float
         What a row costs that the final model answers.
+    keeps : function of Candidate
+        Whether a candidate keeps, by its figures, what the choice kept and was asked for.
     chosen : Candidate or None, default=None
         The chosen candidate.
     """
@@ -58,6 +61,7 @@ class Ladder:
     path: Path
     known: tuple[Candidate, ...]
     dearest: float
+    keeps: Callable[[Candidate], bool]
     chosen: Candidate | None = None
 
     def digested(self) -> list[Any]:
@@ -127,7 +131,7 @@ def ladder_or_front(
     assert isinstance(model, CascadeSearchCV)
     assert targets.agreement is not None
     share = 1 - targets.agreement
-    ladders = [*_ladders(model, family)]
+    ladders = _ladders(model, family, lambda one: one.predicted_cost(rows, share, level))
     if not ladders:
         if way is None:
             return None
@@ -158,51 +162,45 @@ def refuse_seen(ways: Sequence[str | None]) -> None:
         )
 
 
-def _ladders(model: CascadeSearchCV, family: Family) -> list[Ladder]:
-    """Return the ladder of the chosen candidate, or, without one, that of each design.
+def _ladders(
+    model: CascadeSearchCV, family: Family, predicted: Callable[[Ladder], float]
+) -> list[Ladder]:
+    """Return the ladder of the chosen candidate, or, without one, those of the best designs.
 
-    Knots are candidates of the front. After a choice, the last of them ends the path, because what
-    is looser might not keep what the choice kept.
+    Knots are the best thresholds of the design on the searched rows, as far as they keep what the
+    choice kept; after them, every threshold is loosened as far as it goes.
     """
     front, chosen = model.front_, family.chosen
-    missed = [np.zeros(len(front), dtype=bool), *family.floors.missed_by(front).values()]
-    keeps = kept_by(model, chosen)
-    usable = [c for c, out in zip(front, np.any(missed, axis=0), strict=True) if not out]
-    usable = [c for c in usable if _knot(c) and keeps(c)]
-    is_free = chosen is None and not (
-        family.floors.bounds or model.max_missed or model.max_rejected
-    )
-    least = lowest(len(model.classes_))
+    keeps_choice, least = kept_by(model, chosen), lowest(len(model.classes_))
+
+    def keeps(candidate: Candidate) -> bool:
+        missed = family.floors.missed_by([candidate], is_chosen=candidate is chosen).values()
+        return not any(own[0] for own in missed) and keeps_choice(candidate)
 
     def ladder(known: Sequence[Candidate]) -> Ladder:
         one, knots = known[0], [_knot(candidate) for candidate in known]
         end = (least,) * len(knots[0])
-        if is_free and knots[-1] != end:
-            knots.append(end)
+        knots += [end] * (knots[-1] != end)
         path = Path(one.design, tuple(knots), one.learner)
-        return Ladder(path, tuple(known), model.costs_.total, chosen)
+        return Ladder(path, tuple(known), model.costs_.total, keeps, chosen)
 
-    own = [] if chosen is None else [c for c in (*usable, chosen) if _is_alike(c, chosen)]
-    if chosen is not None and _knot(chosen) and not _misses(family, chosen):
-        at = _knot(chosen)
+    def usable_of(one: Candidate) -> list[Candidate]:
+        own = model.found_.holding(one).front_of(one.design, one.learner)
+        return [candidate for candidate in own if _knot(candidate) and keeps(candidate)]
+
+    if chosen is not None and _knot(chosen) and keeps(chosen):
+        own, at = usable_of(chosen), _knot(chosen)
         stricter = [c for c in own if _is_looser(at, _knot(c))]
         looser = [c for c in own if _is_looser(_knot(c), at)]
         return [ladder([*_longest(stricter), chosen, *_longest(looser)])]
     designs: dict[Any, list[Candidate]] = {}
-    for candidate in usable:
-        key = candidate.design.assignment.tobytes(), candidate.learner
-        designs.setdefault(key, []).append(candidate)
-    return [ladder(_longest(same)) for same in designs.values()]
-
-
-def _misses(family: Family, chosen: Candidate) -> bool:
-    """Return whether the chosen candidate misses what was asked for when it was chosen."""
-    return any(missed[0] for missed in family.floors.missed_by([chosen], is_chosen=True).values())
-
-
-def _is_alike(candidate: Candidate, other: Candidate) -> bool:
-    """Return whether two candidates have the same stages."""
-    return candidate.design == other.design and candidate.learner == other.learner
+    for candidate in front:
+        if _knot(candidate) and keeps(candidate):
+            key = candidate.design.assignment.tobytes(), candidate.learner
+            designs.setdefault(key, []).append(candidate)
+    ladders = [ladder(_longest(same)) for same in designs.values()]
+    best = sorted(ladders, key=predicted)[:_DESIGNS]
+    return [ladder(_longest(usable_of(one.known[0])) or one.known) for one in best]
 
 
 def _knot(candidate: Candidate) -> tuple[float, ...]:
@@ -277,33 +275,40 @@ def answer_by_ladder(
     if most >= 0:
         strict = build(path.candidate(path.knots[0]))
         stop = path.follow(stage_answers(strict, X, truth), most)
-    wanted = [path.candidate(stop.thresholds)] if stop.thresholds else []
-    chosen = ladder.chosen
-    place = ladder.known.index(chosen) if chosen in ladder.known else None
-    if chosen is not None and place is not None and place < stop.knots:
-        wanted = [chosen] if _knot(chosen) == stop.thresholds else [*wanted, chosen]
-    counted = [CandidateCounts.of(c, build(c), X, truth) for c in wanted]
-    # Counts are those of the cascades themselves: a final model that answers otherwise when asked
-    # again has none.
-    counted = [one for one in counted if one.p_value(targets) <= level]
-    p_value = float(tail(stop.most, len(truth), share))
-    digests = fingerprints(one.cascade for one in counted)
-    listed = tuple(
-        one.certified(p_value, bounds_on_path(one, most, level), digest, keeps=True)
-        for one, digest in zip(counted, digests, strict=True)
-    )
+    listed: list[CertifiedCandidate] = []
+
+    def list_point(candidate: Candidate) -> bool:
+        """List a point if its own counts are right; return whether it keeps what it has to."""
+        counts = CandidateCounts.of(candidate, build(candidate), X, truth)
+        if counts.p_value(targets) > level:  # a final model that answers otherwise when asked again
+            return False
+        bounds, own = bounds_on_path(counts, most, level), fingerprint(counts.cascade)
+        p_value = float(tail(stop.most, len(truth), share))
+        one = counts.certified(p_value, bounds, own, keeps=True)
+        listed.append(replace(one, keeps=ladder.keeps(one.candidate)))
+        return listed[-1].keeps
+
+    # Every point that was passed may be used, so figures of these rows may say which.
+    passed_knots = ladder.known[: stop.knots]
+    chosen, is_on_path = ladder.chosen, ladder.chosen in ladder.known
+    if stop.thresholds:
+        at_end = [c for c in passed_knots if _knot(c) == stop.thresholds]
+        is_enough = list_point(at_end[0] if at_end else path.candidate(stop.thresholds))
+        last = len(passed_knots) - 1
+        for place, knot in enumerate(passed_knots):
+            if knot not in at_end and (knot == chosen or (place == last and not is_enough)):
+                list_point(knot)
     lacking: tuple[Shortfall, ...] = ()
     if not listed:
         needed = rows_for(share, level, stop.most)
         lacking = (Shortfall("decisions", len(truth), stop.most, needed, "changed"),)
     result = None
     if chosen is not None:
-        is_certified = any(one.candidate is chosen for one in counted)
-        why = "" if is_certified else NOT_ON_IT
-        if place is None:
+        why = "" if any(one.candidate == chosen for one in listed) else NOT_SO_FAR
+        if not is_on_path:
             why = family.why_not or OTHER_DESIGN
-        result = ChosenCandidate(chosen, tested=place is not None, why=why)
-    return TestedFamily(1 + (place is not None), listed, lacking, result)
+        result = ChosenCandidate(chosen, tested=is_on_path, why=why)
+    return TestedFamily(max(len(listed), 1), tuple(listed), lacking, result)
 
 
 def stage_answers(cascade: CascadeClassifier, X: Any, truth: NDArray[Any]) -> StageAnswers:
