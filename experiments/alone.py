@@ -12,8 +12,8 @@ from sklearn.dummy import DummyClassifier
 
 from emsco import CascadeClassifier
 from emsco.certify import Targets, certify_together
-from emsco.certify.binomial import tail
 from emsco.certify._certify import one_row_a_group
+from emsco.certify.binomial import tail
 from emsco.datasets import load_thyroid
 from emsco.rows.ledger import forget_all
 from experiments.choices import hold, share_of

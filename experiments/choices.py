@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no types
 
 from emsco.certify import Targets
-from emsco.certify.binomial import lower, tail, upper
 from emsco.certify._hypothesis_family import Family, passed
+from emsco.certify.binomial import lower, tail, upper
 from experiments.pool import WAYS, Counts, Front, Numbers, Places
 from experiments.tables import markdown
 
