@@ -84,10 +84,11 @@ def worst_cases(agreement: float) -> list[WorstCase]:
     in_tie[rng.choice(np.flatnonzero(tie == 0.8), least, replace=False)] = True
     one = Path(StageDesign([0, 1]), ((0.55,), (0.501,)))
     two = Path(StageDesign([0, 1, 2]), ((0.8, 0.8), (0.6, 0.6), (0.5, 0.5)))
-    # The second stage differs on every `period`-th row and the first on the ones beside them: as
-    # the first takes over, the share stays where it is, while the rows that differ change.
-    period = n // (least + 1)
-    turns = np.column_stack([rank % period == 1, rank % period == 0])
+    # As the first stage takes over from the second, each row that comes to differ is followed by
+    # one that does no longer: the share stays just above the promise, while the rows change.
+    second = np.linspace(1, n - 1, least).round().astype(np.intp)
+    turns = np.zeros((n, 2), dtype=bool)
+    turns[second - 1, 0] = turns[second, 1] = True
     first_late = np.column_stack([scores, np.full(n, 0.95)])
     takes_over = Path(StageDesign([0, 1, 2]), ((1.0, 0.9), (0.5, 0.9)))
     both = np.column_stack([rng.permutation(scores), rng.permutation(scores)])
@@ -96,7 +97,7 @@ def worst_cases(agreement: float) -> list[WorstCase]:
         "differ at the end": rank >= n - 3 * least,
         "differ at the start": rank < least,
         "everywhere alike, ever more": spread,
-        "everywhere alike, twice as many": rank % max(period // 2, 1) == 0,
+        "everywhere alike, twice as many": rank % (n // (2 * least)) == 0,
         "just at the promise, in the middle": (rank >= 400) & (rank < 400 + least),
         "all differ": rank >= 0,
     }

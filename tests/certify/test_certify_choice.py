@@ -25,7 +25,6 @@ from emsco import (
     load,
 )
 from emsco.certify import Certificate, Targets, certify, certify_together, fingerprint
-from emsco.certify.binomial import lower, upper
 from emsco.certify._hypothesis_family import (
     Floors,
     family_of,
@@ -34,6 +33,7 @@ from emsco.certify._hypothesis_family import (
     shares,
     shares_with_chosen,
 )
+from emsco.certify.binomial import lower, upper
 from emsco.certify.savings import savings
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CertificateError, MonitorWarning, SelectionWarning

@@ -29,10 +29,11 @@ from emsco.certify._targets import Shortfall, Targets
 from emsco.certify.binomial import lower, rows_for, tail, upper
 from emsco.core.front import Candidate
 from emsco.core.threshold import lowest
-from emsco.exceptions import CertificateError, Keyword, Parameter, nearest
+from emsco.exceptions import CertificateError, Code, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
 _WAYS = (LADDER, FRONT)
+_BY_LADDER, _BY_FRONT = Code("by='ladder'"), Code("by='front'")
 _DESIGNS = 3  # of those on the front, for which more thresholds are evaluated on the searched rows
 _MOMENTS = 50  # quantiles of luck at which the cost of a certificate is predicted
 _NEVER = np.array([2.0])  # a threshold that no score reaches
@@ -99,7 +100,7 @@ def check_by(by: Any, questions: Sequence[Targets], model: Any) -> list[str | No
         if way == LADDER:
             why = _why_no_ladder(targets, model)
             if why:
-                raise CertificateError(Keyword("by", LADDER) + f" {why}", value=way)
+                raise CertificateError(_BY_LADDER + f" {why}", value=way)
     return ways
 
 
@@ -108,7 +109,7 @@ def _why_no_ladder(targets: Targets, model: Any) -> str:
     names = [measure.target for measure, _ in targets.measures()]
     if names != ["agreement"]:
         others = " and ".join(f"`{name}`" for name in names if name != "agreement")
-        return f"certifies `agreement` alone, not {others}; use " + Keyword("by", FRONT) + "."
+        return f"certifies `agreement` alone, not {others}; use " + _BY_FRONT + "."
     if not isinstance(model, CascadeSearchCV):
         return "needs a search, whose candidates say how thresholds are loosened, not one cascade."
     return ""
@@ -136,9 +137,9 @@ def ladder_or_front(
         if way is None:
             return None
         raise CertificateError(
-            Keyword("by", LADDER)
+            _BY_LADDER
             + " needs a candidate with a stage before the final model, and with thresholds that "
-            "are numbers, not by class; use " + Keyword("by", FRONT) + ".",
+            "are numbers, not by class; use " + _BY_FRONT + ".",
             value=way,
         )
     costs = [ladder.predicted_cost(rows, share, level) for ladder in ladders]
@@ -155,9 +156,9 @@ def refuse_seen(ways: Sequence[str | None]) -> None:
     """
     if LADDER in ways:
         raise CertificateError(
-            Keyword("by", LADDER)
+            _BY_LADDER
             + " needs rows that have shown nothing, and these have shown figures of candidates; "
-            "use fresh rows, or " + Keyword("by", FRONT) + ".",
+            "use fresh rows, or " + _BY_FRONT + ".",
             value=LADDER,
         )
 
