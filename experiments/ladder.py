@@ -206,7 +206,7 @@ def _messages() -> str:
             target, confidence, way = key
             outcome = ours.process(search, task.batch, target, confidence, by=way)
             found.setdefault(key, []).append(outcome)
-        print(json.dumps({"draw": draw}), flush=True)
+            print(json.dumps([draw, *key, outcome.calls, outcome.unlike]), flush=True)
     rows = []
     for (target, confidence, way), outcomes in found.items():
         avoided = 1 - np.mean([outcome.calls for outcome in outcomes]) / messages.BATCH

@@ -59,7 +59,7 @@ def count(answers, thresholds):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3), st.integers(0, 6))
 def test_the_walk_stops_where_one_by_one_shows_too_many_for_the_first_time(
     seed, n_stages, n_knots, most
@@ -212,7 +212,8 @@ def test_what_the_ladder_finds_is_a_candidate_like_any_other(search, fresh, agre
     decisions = cascade.decide(fresh)
     assert int((decisions.label != search.truth(fresh)).sum()) == differ
     assert certificate.check(search.choose(best.candidate)) == best
-    assert CertificateMonitor(cascade, certificate)
+    watched = CertificateMonitor.of(certificate, cascade, share=0.5)
+    assert any("agreement" in name for name in (*watched.evidence, *watched.not_watched))
     assert best.bounds.agreement <= agreement + 0.002
     assert best.bounds.cost >= best.evaluation.cost
 
@@ -222,7 +223,8 @@ def test_a_file_keeps_it(search, fresh, tmp_path):
     cascade = search.cascade(certificate.select(by="cost").candidate)
     cascade.certificate_ = certificate
     dump(cascade, tmp_path / "model.emsco")
-    again = load(tmp_path / "model.emsco")
+    tree = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+    again = load(tmp_path / "model.emsco", trusted=[tree])
     assert again.certificate_ == certificate
     assert again.certificate_.holds_for(again)
     assert (again.decide(fresh).label == cascade.decide(fresh).label).all()

@@ -4,7 +4,8 @@ A certificate needs rows that neither the fits nor the search have seen. For eve
 hypothesis is that it breaks one of the targets; the candidate is certified if an exact binomial
 test rejects this. The chosen candidate is tested first, the others in the order of their selected
 figures. The procedure bounds the probability of *any* false certificate, so users may choose freely
-among the certified candidates.
+among the certified candidates. Agreement with a final model can be certified by a ladder instead:
+along one path of thresholds, from strict to loose.
 """
 
 from emsco.cascade.fingerprint import fingerprint
