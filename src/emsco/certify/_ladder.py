@@ -100,7 +100,7 @@ def check_by(by: Any, questions: Sequence[Targets], model: Any) -> list[str | No
         if way == LADDER:
             why = _why_no_ladder(targets, model)
             if why:
-                raise CertificateError(_BY_LADDER + f" {why}", value=way)
+                raise CertificateError(_BY_LADDER + " " + why, value=way)
     return ways
 
 
