@@ -9,7 +9,7 @@ NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "masked", "savings",
     "paper", "example", "figures", "peers", "luck", "budget", "promise", "watched", "ray",
     "scaling", "text", "copies", "peeking", "reuse", "rare",
-    "rare_default", "several", "sampling", "pages", "same_margin", "batches",
+    "rare_default", "several", "sampling", "pages", "same_margin", "batches", "ladder",
 )  # fmt: skip
 
 

@@ -76,25 +76,18 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
 
 def _measure(name: str, case: Case, kind: str, stages: str) -> list[list[str]]:
     """Search, certify, and hold what is certified against fresh rows."""
-    X, final, costs, log, fresh = _prepared(case, kind)
-    few_sets = 2 ** len(costs.names) <= case.sets
-    search = CascadeSearchCV(
-        boosted_trees() if stages == "boosted" else None,
-        costs=costs,
-        final=final,
-        target="agreement",
-        search=None if few_sets else LocalSearch(fits=case.sets),
-        select={"by": "accuracy"},
-        cv=3,
-        max_rows=_SEARCHED,
-        n_jobs=1,
-        random_state=0,
-    )
+    X, final, costs, log, fresh = prepared(case, kind)
+    search = search_for(case, final, costs, stages)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
         found = savings(
-            search, X.iloc[log], agreement=TARGETS, confidence=CONFIDENCE, random_state=0
+            search,
+            X.iloc[log],
+            agreement=TARGETS,
+            confidence=CONFIDENCE,
+            by="front",  # the ladder has an experiment of its own
+            random_state=0,
         )
     seconds = time.perf_counter() - start
     rows = []
@@ -121,7 +114,24 @@ def _measure(name: str, case: Case, kind: str, stages: str) -> list[list[str]]:
     return rows
 
 
-class _Prepared(NamedTuple):
+def search_for(case: Case, final: Any, costs: Any, stages: str) -> CascadeSearchCV:
+    """Make the search for stages before a model."""
+    few_sets = 2 ** len(costs.names) <= case.sets
+    return CascadeSearchCV(
+        boosted_trees() if stages == "boosted" else None,
+        costs=costs,
+        final=final,
+        target="agreement",
+        search=None if few_sets else LocalSearch(fits=case.sets),
+        select={"by": "accuracy"},
+        cv=3,
+        max_rows=_SEARCHED,
+        n_jobs=1,
+        random_state=0,
+    )
+
+
+class Prepared(NamedTuple):
     """A table, a model fitted on some of its rows, prices, and which rows are logged and fresh."""
 
     X: Any
@@ -131,14 +141,15 @@ class _Prepared(NamedTuple):
     fresh: NDArray[np.intp]
 
 
-def _prepared(case: Case, kind: str) -> _Prepared:
+def prepared(case: Case, kind: str) -> Prepared:
+    """Fit the model on its rows, and draw the log and the fresh rows from the others."""
     X, y, costs = case.load()
     text = make_column_selector(dtype_exclude="number")(X)
     X = X.astype(dict.fromkeys(text, "category"))
     ends = np.cumsum([case.model, case.log, case.fresh])
     order = np.random.default_rng(0).permutation(len(X))
     train, log, fresh, _ = np.split(order, ends)
-    return _Prepared(X, _model(kind).fit(X.iloc[train], y[train]), costs, log, fresh)
+    return Prepared(X, _model(kind).fit(X.iloc[train], y[train]), costs, log, fresh)
 
 
 def _model(kind: str) -> BaseEstimator:
@@ -160,7 +171,7 @@ def _validity(draws: int) -> str:
     """
     rows = []
     for kind in KINDS:
-        X, final, costs, log, fresh = _prepared(CASES["phishing, 7 sources"], kind)
+        X, final, costs, log, fresh = prepared(CASES["phishing, 7 sources"], kind)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmscoWarning)
             search = CascadeSearchCV(
@@ -224,6 +235,7 @@ def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
         confidence=CONFIDENCE,
         keys=[f"drawn {i}" for i in range(len(X))],
         allow={"repeated rows": "rows are drawn with replacement"},
+        by="front",
         chosen_first=False,
     )
     listed = _certified(search, counts[:, None], 0.98, 1 - CONFIDENCE)[:, 0]

@@ -106,9 +106,13 @@ def dear_alone(costs: Costs) -> float:
 
 
 def process(
-    found: CascadeSearchCV, batch: pd.DataFrame, target: float, confidence: float
+    found: CascadeSearchCV,
+    batch: pd.DataFrame,
+    target: float,
+    confidence: float,
+    by: str = "front",
 ) -> Outcome:
-    """Process a batch."""
+    """Process a batch; `by` is what the certificate tests."""
     dear = dear_alone(found.costs_)
     planned = plan(found, target, confidence, len(batch))
     if planned is None:
@@ -117,7 +121,11 @@ def process(
     spent = rows * found.costs_.total
     forget_all()  # every question stands for a user with rows of their own
     certificate = certify(
-        found.choose(planned.candidate), batch[:rows], agreement=target, confidence=confidence
+        found.choose(planned.candidate),
+        batch[:rows],
+        agreement=target,
+        confidence=confidence,
+        by=by,
     )
     if not certificate.certified:
         return Outcome(rows, len(batch), 0, 0, (spent + (len(batch) - rows) * dear) / len(batch))

@@ -36,8 +36,8 @@ from emsco import (
 )
 from emsco.cascade.fingerprint import fingerprints
 from emsco.certify import Targets, certify, certify_together, fingerprint, required_rows
-from emsco.certify.binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco.certify._hypothesis_family import in_order, passed, shares
+from emsco.certify.binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco.datasets import load_spambase, load_thyroid, make_costly_classification
 from emsco.exceptions import (
     ArtifactError,

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from emsco import CascadeSearchCV, Costs, Source, dump
+from emsco import CascadeSearchCV, Costs, Source, dump, load
 from emsco.cli._labelled_frame import read_features
 from emsco.cli._table_file import open_rows
 from emsco.final import LoggedAnswers
@@ -84,6 +84,20 @@ def test_a_model_or_its_answers_give_the_same_savings(folder, model, trust, logg
     assert saving["cost"] < 0.9 * by_model["total_cost"]
     assert (by_model["rows_searched"], by_model["rows_certified_on"]) == (1000, 1000)
     assert (saving["changed"], saving["cost"]) == (same["changed"], same["cost"])
+
+
+def test_the_ladder_or_the_front_is_asked_for_and_told(folder, logged, tmp_path):
+    log, _ = logged
+    asked = ("--answers", "verdict", "--stages", "logistic", "--agreement", 0.9, "--json")
+    for way in ("ladder", "front"):
+        model = tmp_path / f"{way}.emsco"
+        told = ask(folder, log, *asked, "--certify-by", way, "--out", model).out
+        (saving,) = json.loads(told)["savings"]
+        assert (saving["by"], saving["certified"]) == (way, True)
+        assert load(model).certificate_.by == way
+    refused = call("certify", model, log, "--agreement", 0.9, "--certify-by", "ladder")
+    assert refused.code == 2
+    assert "`--certify-by ladder` needs a search" in refused.err
 
 
 def test_stages_may_be_boosted_trees(folder, logged, tmp_path):

@@ -4,15 +4,16 @@ A certificate needs rows that neither the fits nor the search have seen. For eve
 hypothesis is that it breaks one of the targets; the candidate is certified if an exact binomial
 test rejects this. The chosen candidate is tested first, the others in the order of their selected
 figures. The procedure bounds the probability of *any* false certificate, so users may choose freely
-among the certified candidates.
+among the certified candidates. Agreement with a final model can be certified by a ladder instead:
+along one path of thresholds, from strict to loose.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify.binomial import required_rows
 from emsco.certify._certificate import Certificate, problem_with
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._targets import Shortfall, Targets
+from emsco.certify.binomial import required_rows
 from emsco.rows.ledger import keep_ledger
 
 __all__ = [

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
-from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
+from emsco._utils.text_table import html_table, numbered_rows, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify.binomial import check_between
 from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate, RequestedBound
+from emsco.certify._path import BY_LADDER, FRONT, LADDER
 from emsco.certify._serialization import (
     expect,
     expect_keys,
@@ -21,12 +21,14 @@ from emsco.certify._serialization import (
     whole,
 )
 from emsco.certify._targets import Shortfall, Targets, percent, percentage
+from emsco.certify.binomial import check_between
 from emsco.core.front import learners_of
 from emsco.core.measure import share_of
 from emsco.core.measures import MEASURES, columns
 from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
+_POINTS = "all thresholds that the ladder could have reached"
 _BEST = ("cost", "coverage", "accuracy")  # what a certified candidate can be chosen by
 
 
@@ -68,6 +70,8 @@ class Certificate:
         not promised.
     left_out : int, default=0
         The number of calibration rows left out because they are copies of others.
+    by : {"front", "ladder"}, default="front"
+        What was tested: candidates of the front, or thresholds of one design from strict to loose.
     """
 
     targets: Targets
@@ -86,6 +90,7 @@ class Certificate:
     filters: tuple[str, ...] = ()
     least_coverage: float = 0.0
     left_out: int = 0
+    by: str = FRONT
 
     @property
     def certified(self) -> bool:
@@ -154,21 +159,10 @@ class Certificate:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes beside the promise: the chosen candidate, and which candidates were left out."""
-        notes = []
+        """Notes beside the promise: the ladder, the choice, and which candidates were left out."""
+        notes = [BY_LADDER] * (self.by == LADDER)
         if self.chosen is not None:
-            own, certified = self.chosen.candidate, self.chosen_one
-            if certified is not None:
-                counted = certified.evaluation.in_one_line
-                result = f"It is certified; on the calibration rows: {counted}"
-            elif self.chosen.tested:
-                result = f"It was tested and is not certified: {self.chosen.why}"
-            else:
-                result = f"It was not tested, because of these figures: {self.chosen.why}"
-            notes.append(
-                f"Chosen: {own.title} at threshold {cell(own.threshold)}. As selected: "
-                f"{own.evaluation.in_one_line}. {result}."
-            )
+            notes.append(self.chosen.sentence(self.chosen_one))
         if self.filters:
             notes.append(
                 "Candidates were left out unless their selected figures show: "
@@ -274,7 +268,7 @@ class Certificate:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         known = [c.candidate.design.names for c in (*self.candidates, self.chosen) if c is not None]
         names = known[0] if known else None
-        return own | {
+        data = own | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
@@ -283,6 +277,9 @@ class Certificate:
             "chosen": None if self.chosen is None else self.chosen.to_data(),
             "filters": list(map(str, self.filters)),
         }
+        if self.by == FRONT:  # what files said before there was anything else
+            del data["by"]
+        return data
 
     @classmethod
     def from_data(cls, data: Any) -> Certificate:
@@ -296,7 +293,9 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        expect_keys(data, [*(field.name for field in fields(cls)), "sources"])
+        by = data.get("by", FRONT) if isinstance(data, dict) else FRONT
+        own = [field.name for field in fields(cls) if field.name != "by" or by != FRONT]
+        expect_keys(data, [*own, "sources"])
         chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
@@ -323,9 +322,11 @@ class Certificate:
             filters=texts(data["filters"], "filters"),
             least_coverage=number(data["least_coverage"], "least coverage", 0, 1),
             left_out=whole(data["left_out"], "rows left out", rows_given),
+            by=by,
         )
         if (
-            not certificate.rows
+            by not in (FRONT, LADDER)
+            or not certificate.rows
             or certificate.rows + certificate.left_out > rows_given
             or not certificate.share
             or len(certificate.candidates) > certificate.tried
@@ -338,11 +339,11 @@ class Certificate:
 
     def _table(self) -> Any:
         """Return the header, rows and caption of the table of certified candidates."""
+        among = f"the {self.tried:,} candidates that could have been listed"
         caption = (
             f"All these bounds hold at once, with a confidence of their own as high as that of the "
-            f"promise. They are adjusted for the {self.tried:,} candidates that could have been "
-            f"listed, so they are wider than the promise, which needs no adjustment. "
-            f"{self._rows_sentence()}"
+            f"promise. They are adjusted for {_POINTS if self.by == LADDER else among}, so they "
+            f"are wider than the promise, which needs no adjustment. {self._rows_sentence()}"
         )
         return *self._cells(), caption
 

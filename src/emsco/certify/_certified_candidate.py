@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify.binomial import cost_upper, lower, upper
+from emsco._utils.text_table import cell
 from emsco.certify._serialization import (
     by_label,
     candidate_from,
@@ -21,6 +21,7 @@ from emsco.certify._serialization import (
     whole,
 )
 from emsco.certify._targets import COMMON, Targets
+from emsco.certify.binomial import cost_upper, lower, upper
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
 from emsco.core.measure import Measure
@@ -251,6 +252,21 @@ class ChosenCandidate:
     candidate: Candidate
     tested: bool
     why: str
+
+    def sentence(self, certified: CertifiedCandidate | None) -> str:
+        """Say what was chosen, and what became of it; `certified` is what it is listed as."""
+        own = self.candidate
+        if certified is not None:
+            counted = certified.evaluation.in_one_line
+            result = f"It is certified; on the calibration rows: {counted}"
+        elif self.tested:
+            result = f"It was tested and is not certified: {self.why}"
+        else:
+            result = f"It was not tested: {self.why}"
+        return (
+            f"Chosen: {own.title} at threshold {cell(own.threshold)}. As selected: "
+            f"{own.evaluation.in_one_line}. {result}."
+        )
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain values."""

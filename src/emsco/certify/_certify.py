@@ -14,7 +14,6 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
-from emsco.certify.binomial import check_between
 from emsco.certify._certificate import Certificate
 from emsco.certify._fresh_rows import (
     UNKNOWN_LABELS,
@@ -26,6 +25,8 @@ from emsco.certify._fresh_rows import (
 )
 from emsco.certify._hypothesis_family import family_of
 from emsco.certify._hypothesis_tests import CandidateCounts, answer
+from emsco.certify._ladder import answer_by_ladder, check_by, ladder_or_front, refuse_seen
+from emsco.certify._path import FRONT, LADDER
 from emsco.certify._targets import Targets
 from emsco.certify._validation import (
     check_columns,
@@ -36,6 +37,7 @@ from emsco.certify._validation import (
     labels_of,
     truth_of,
 )
+from emsco.certify.binomial import check_between
 from emsco.core.validation import read_groups
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.ledger import ledger_of
@@ -53,6 +55,7 @@ def certify(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     share: float | None = None,
+    by: str | None = None,
     allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
@@ -110,6 +113,12 @@ def certify(
     share : float, default=None
         The part of 1 - `confidence` used here. None: all of it. Use `certify_together` to ask
         several questions on the same rows.
+    by : {"ladder", "front"}, default=None
+        What is tested. "front": candidates of the front, or the cascade itself. "ladder", for
+        `agreement` of a search alone: thresholds of one design (of the chosen candidate, if it has
+        a stage before the final model), as dense as the scores, from strict to loose; what is found
+        is a candidate with thresholds of its own. It is part of the question. None: what the
+        figures of the search predict to cost less per row.
     allow : mapping of str to str, default=None
         What would otherwise be refused, and why it is right for these rows: "known rows" (equal
         to fitted ones), "repeated rows" (equal to one another), "near copies" (close together, in
@@ -154,6 +163,18 @@ def certify(
     True
     >>> certificate.holds_for(search.best_cascade_.fit(X[:900], y[:900]))
     False
+
+    Agreement with a model that is there already, by the ladder:
+
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> model = HistGradientBoostingClassifier(random_state=0).fit(X[:500], y[:500])
+    >>> stages = CascadeSearchCV(costs=costs, final=model, target="agreement", random_state=0)
+    >>> certificate = certify(stages.fit(X[500:1000]), X[1000:], agreement=0.95, by="ladder")
+    >>> found = certificate.select(by="cost")
+    >>> print(f"{found.candidate.design}: {found.evaluation.cost:.1f} of {costs.total:g}")
+    s2 | s1 | s0: 4.3 of 7
+    >>> certificate.holds_for(stages.cascade(found.candidate))
+    True
     """
     return certify_together(
         model,
@@ -164,6 +185,7 @@ def certify(
         groups=groups,
         keys=keys,
         shares=[1.0 if share is None else share],
+        by=by,
         allow=allow,
         ledger=ledger,
         random_state=random_state,
@@ -181,6 +203,7 @@ def certify_together(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     shares: Sequence[float] | None = None,
+    by: str | Sequence[str | None] | None = None,
     allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
@@ -198,6 +221,8 @@ def certify_together(
     shares : sequence of float, default=None
         The part of 1 - `confidence` that each question uses, with a sum of at most 1. None: equal
         parts.
+    by : {"ladder", "front"} or a sequence of them, default=None
+        As in `certify`, for all questions or for each. The same targets may be asked in both ways.
     chosen_first : bool, default=True
         Whether the chosen candidate of a search is tested first. False: nothing was chosen, so it
         is treated like any other, and only candidates that miss the targets are left out.
@@ -218,6 +243,7 @@ def certify_together(
     allowed = check_allow(allow)
     parts = check_shares(questions, shares)
     check_model(model, questions)
+    ways = check_by(by, questions, model)
     truth = labels_of(model, X, truth_of(model, questions[0], X, y))
     why = allowed.get(UNKNOWN_LABELS)
     # Without `y` the truth is what a final model answers.
@@ -249,6 +275,10 @@ def certify_together(
     rows_fingerprint = sha256(labelled.tobytes()).hexdigest()
     decides = digest_of(_deciding(model))
     filters = [family.floors.describe() for family in families]
+    ladders = [
+        ladder_or_front(model, targets, way, family, len(drawn), (1 - confidence) * part)
+        for targets, way, family, part in zip(questions, ways, families, parts, strict=True)
+    ]
     digests = [
         digest_of(
             [
@@ -260,9 +290,12 @@ def certify_together(
                 np.sort(exact[drawn]),
                 # Without a choice or a filter, the targets alone say what is asked.
                 *[family.digested()] * (family.chosen is not None or bool(filtered)),
+                *([] if ladder is None else [ladder.digested()]),
             ]
         )
-        for targets, part, family, filtered in zip(questions, parts, families, filters, strict=True)
+        for targets, part, family, filtered, ladder in zip(
+            questions, parts, families, filters, ladders, strict=True
+        )
     ]
     book = ledger_of(fitted.digest or decides)
     if ledger is not None:
@@ -273,9 +306,16 @@ def certify_together(
         counted: dict[int, CandidateCounts] = {}
         build = (lambda _: model) if isinstance(model, CascadeClassifier) else model.cascade
         level = (1 - confidence) / before.figures
+        if before.cascades:
+            refuse_seen(ways)
+            ladders = [None] * len(ladders)
         answers = [
             answer(family, build, targets, level * part, before.cascades, counted, X, truth)
-            for targets, part, family in zip(questions, parts, families, strict=True)
+            if ladder is None
+            else answer_by_ladder(ladder, family, build, targets, level * part, X, truth)
+            for targets, part, family, ladder in zip(
+                questions, parts, families, ladders, strict=True
+            )
         ]
     return tuple(
         Certificate(
@@ -295,9 +335,10 @@ def certify_together(
             chosen=found.chosen,
             filters=filtered,
             least_coverage=family.floors.coverage,
+            by=FRONT if ladder is None else LADDER,
         )
-        for targets, part, family, filtered, found in zip(
-            questions, parts, families, filters, answers, strict=True
+        for targets, part, family, filtered, found, ladder in zip(
+            questions, parts, families, filters, answers, ladders, strict=True
         )
     )
 

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.cascade import CascadeClassifier
-from emsco.certify.binomial import tail
 from emsco.certify._targets import Targets
+from emsco.certify.binomial import tail
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate

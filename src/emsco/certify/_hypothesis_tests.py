@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from emsco._utils.progress import tell
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
-from emsco.certify.binomial import cost_p_value, cost_upper
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._hypothesis_family import Family, passed
 from emsco.certify._targets import Shortfall, Targets
+from emsco.certify.binomial import cost_p_value, cost_upper
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
 
@@ -84,9 +84,8 @@ def answer(
     digests = fingerprints(tested[place].cascade for place in places)
     listed = [
         tested[place].certified(
-            targets,
             p_values[place],
-            level / tried,
+            tested[place].bounds(targets, level / tried),
             own,
             keeps=not family.keeps or family.keeps[place],
         )
@@ -124,18 +123,20 @@ class CandidateCounts(NamedTuple):
         cost = 0.0 if most is None else cost_p_value(self.reached, self.prices, most)
         return targets.p_value(self.evaluation, cost)
 
-    def certified(
-        self, targets: Targets, p_value: float, level: float, own: str, *, keeps: bool
-    ) -> CertifiedCandidate:
-        """Return the certified candidate; any of its bounds is false with at most `level`.
+    def bounds(self, targets: Targets, level: float) -> CertifiedBounds:
+        """Return its bounds, any of which is false with at most `level`."""
+        labels = self.cascade.classes_.tolist()
+        own = self.evaluation, self.reached, self.prices
+        return CertifiedBounds.of(*own, labels, targets, level)
 
-        `own` is the fingerprint of its cascade.
-        """
-        candidate, cascade, evaluation, reached = self
-        if not candidate.evaluation.rows:  # a single cascade has no selected figures
+    def certified(
+        self, p_value: float, bounds: CertifiedBounds, own: str, *, keeps: bool
+    ) -> CertifiedCandidate:
+        """Return the certified candidate; `own` is the fingerprint of its cascade."""
+        candidate, _, evaluation, reached = self
+        # A single cascade has no selected figures, nor have thresholds that the search did not try.
+        if not candidate.evaluation.rows:
             candidate = replace(candidate, evaluation=evaluation)
-        prices, labels = self.prices, cascade.classes_.tolist()
-        bounds = CertifiedBounds.of(evaluation, reached, prices, labels, targets, level)
         return CertifiedCandidate(
-            candidate, own, evaluation, reached, prices, p_value, bounds, keeps=keeps
+            candidate, own, evaluation, reached, self.prices, p_value, bounds, keeps=keeps
         )

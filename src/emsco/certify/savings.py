@@ -29,7 +29,8 @@ class Saving:
     certificate : Certificate
         The promise, or the number of rows that it would need.
     best : CertifiedCandidate or None
-        The cheapest certified candidate; None if none is certified.
+        The cheapest certified candidate; None if none is certified. By the ladder, its thresholds
+        are none of the search.
     cost : float
         Its mean cost per row on the calibration rows; the full price if none is certified.
     early : float
@@ -67,6 +68,7 @@ def savings(
     *,
     agreement: Sequence[float] = (0.98, 0.99, 0.995),
     confidence: float = 0.99,
+    by: str | None = None,
     allow: Mapping[str, str] | None = None,
     random_state: Any = None,
 ) -> Savings:
@@ -82,6 +84,8 @@ def savings(
         Shares of decisions left as they were.
     confidence : float, default=0.99
         One minus the probability that any of these promises is false, all of them together.
+    by : {"ladder", "front"}, default=None
+        As in `certify`, for every agreement; None decides for each.
     allow : mapping of str to str, default=None
         As in `certify`: what would otherwise be refused, and why it is right for these rows.
     random_state : int, RandomState or None, default=None
@@ -116,7 +120,14 @@ def savings(
     answers = search.truth(fresh)
     questions = [Targets(agreement=target) for target in targets]
     certificates = certify_together(
-        search, fresh, None, questions, confidence=confidence, allow=allow, chosen_first=False
+        search,
+        fresh,
+        None,
+        questions,
+        confidence=confidence,
+        by=by,
+        allow=allow,
+        chosen_first=False,
     )
 
     def saving(target: float, certificate: Certificate) -> Saving:

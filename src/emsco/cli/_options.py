@@ -37,6 +37,8 @@ _SHARED: dict[str, Any] = {
         help="The margin added to bounds, in standard errors. auto: the optimism measured by "
         "repeating the search on parts of the rows, at least 1. 0: use the figures as counted.",
     ),
+    "certify_by": "What is tested for --agreement: candidates of the front, or, by the ladder, "
+    "thresholds of one design from strict to loose. Without it, what is predicted to cost less.",
     "data": "Rows with their labels: CSV or Parquet.",
     "deployment": typer.Option(help="The name of the deployment, as for `emsco serve`."),
     "engine": "Where to run: on this machine, or on a Ray cluster, which most users never need.",
@@ -76,6 +78,13 @@ _SHARED: dict[str, Any] = {
     "trust": "A type to trust when loading a file whose stages are other estimators; can be "
     "repeated.",
 }
+
+
+class CertifyBy(StrEnum):
+    """What a certificate of agreement tests."""
+
+    FRONT = "front"
+    LADDER = "ladder"
 
 
 def options(

@@ -131,6 +131,23 @@ class FittedSearch:
         columns = known.columns if known.raw is None else known.raw
         return self.rows.using(columns, tuple(decider.readers))
 
+    def front_of(self, design: StageDesign, learner: str = "") -> list[Candidate]:
+        """Return the non-dominated thresholds of one design, one per stage, on the same folds.
+
+        These are more than the front has of it, where other designs are better. A file has no rows
+        to evaluate them on: then they are those of the front.
+        """
+        stages = self.learners[learner].stages
+        if self.spec is None or not isinstance(stages, Training):
+            return [c for c in self.front if (c.design, c.learner) == (design, learner)]
+        place = f"front of {learner} {design.assignment.tolist()}"
+        if place not in self.made:
+            problem = replace(self.spec, threshold=AUTO).problem(stages)
+            found = _thresholds_anew(problem, design, by_stage=True)
+            self.made[place] = [replace(candidate, learner=learner) for candidate in found]
+        candidates: list[Candidate] = self.made[place]
+        return candidates
+
     def separate(self, design: StageDesign, *, by_stage: bool) -> FittedSearch:
         """Evaluate a design with separately fitted stages, on the same folds."""
         if self.spec is None or not isinstance(self.stages, Training):
