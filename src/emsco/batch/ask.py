@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from emsco.batch.cheap_answers import CheapAnswers, walk_order
 from emsco.batch.coins import shuffled
 from emsco.batch.label_codes import LabelCodes
-from emsco.batch.promises import NO_LABEL, Codes, Kind, Promise
+from emsco.batch.promises import NEVER, NO_LABEL, Codes, Kind, Promise
 from emsco.batch.question import HeldOutRows, Question
 from emsco.batch.spot_checks import (
     NOTHING_HELD_OUT,
@@ -107,11 +107,12 @@ def _share(name: str, value: object) -> None:
 
 
 def make_promises(
-    wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Codes
+    wish: Wish, cheap: CheapAnswers, codes: LabelCodes, planned: Codes
 ) -> list[Promise]:
     """Return the promises in numbers, which are fixed before the first answer.
 
-    How many rows are of a class is known only in the end; here it is estimated.
+    How many rows are of a class is known only in the end; here it is estimated, with the answers
+    by which may be planned.
     """
     n_rows = len(cheap)
     n_promises = (wish.agreement is not None) + len(wish.max_missed) + len(wish.min_precision)
@@ -136,7 +137,7 @@ def make_promises(
         for label, bound in bounds.items():
             code = codes.known(label, f"`{parameter}`")
             share = Fraction(str(bound)) if kind == "missed" else 1 - Fraction(str(bound))
-            expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, known, code)
+            expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, planned, code)
             ratio = share / (1 - share) if kind == "missed" else share
             most = int(Fraction(expected) * ratio)
             if not most:
@@ -150,15 +151,17 @@ def make_promises(
     return promises
 
 
-def _expected(cheap: CheapAnswers, cheap_codes: Codes, known: Codes, code: int) -> float:
+def _expected(cheap: CheapAnswers, cheap_codes: Codes, planned: Codes, code: int) -> float:
     """Return how many rows of a class are expected."""
-    own = cheap_codes == code
+    is_open = planned < 0
+    n_known = int((planned == code).sum())
+    own = is_open & (cheap_codes == code)
     if not cheap.is_share:
-        return float(own.sum() + (known == code).sum())
+        return float(own.sum() + n_known)
     sure = np.nan_to_num(cheap.trust, nan=0.0)
-    others = (1 - sure[~own & (cheap_codes != NO_LABEL)]).sum()
-    n_other = max(len(set(cheap_codes.tolist()) - {NO_LABEL}) - 1, 1)
-    return float(sure[own].sum() + others / n_other + (known == code).sum())
+    others = (1 - sure[is_open & ~own & (cheap_codes != NO_LABEL)]).sum()
+    n_other = max(len(np.unique(cheap_codes[cheap_codes != NO_LABEL])) - 1, 1)
+    return float(sure[own].sum() + others / n_other + n_known)
 
 
 def make_question(
@@ -169,12 +172,18 @@ def make_question(
     secret: bytes,
     *,
     log: tuple[CheapAnswers, Any] | None = None,
+    planned: Codes | None = None,
     fixed: Sequence[Any] | None = None,
 ) -> Question:
-    """Fix all that decides; `fixed` are promises and terms that were fixed before."""
+    """Fix all that decides; `fixed` are promises and terms that were fixed before.
+
+    `known` has the codes of rows that were answered beforehand, NEVER for the others. `planned`
+    are those of them by which may be planned: held-out answers serve nothing else, so they are not
+    among them.
+    """
     cheap_codes = codes.read(cheap.labels)
     cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
-    is_known = known >= 0
+    is_known = known != NEVER
     walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
     held_cheap, held_trust, held_final = _held(log, codes)
     trust = [cheap.trust[walked], held_trust]
@@ -190,7 +199,7 @@ def make_question(
                     for kind, code, share, most, error in fixed[0]]  # fmt: skip
         terms: Terms | None = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
     else:
-        promises = make_promises(wish, cheap, codes, known)
+        promises = make_promises(wish, cheap, codes, known if planned is None else planned)
         risks = None
         if cheap.is_share:
             held_codes = held_cheap[held]

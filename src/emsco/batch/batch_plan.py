@@ -13,6 +13,7 @@ from emsco._utils.text_table import html_table, text_table
 from emsco.batch.ask import Wish, make_question
 from emsco.batch.cheap_answers import CheapAnswers, cheap_answers, price_of_final, read_answers
 from emsco.batch.label_codes import LabelCodes
+from emsco.batch.promises import NEVER
 from emsco.cascade import decider_of
 from emsco.exceptions import BatchError, require
 
@@ -148,7 +149,7 @@ def _row(
     cheap: CheapAnswers, agreement: float, confidence: float, n_log: int, price: float | None
 ) -> Mapping[str, float]:
     wish = Wish.of(agreement, confidence, None, None, 1)
-    known = np.full(len(cheap), -1, dtype=np.int32)
+    known = np.full(len(cheap), NEVER, dtype=np.int32)
     log = None
     if n_log:  # rows like those of the batch, spread evenly over their order
         ranked = np.argsort(-cheap.trust, kind="stable")
