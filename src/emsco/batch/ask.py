@@ -128,7 +128,7 @@ def make_promises(
                 f"be sent. It saves calls from {ceil(1 / share):,} rows on."
             )
         promises.append(Promise("agreement", NO_LABEL, share, most, error))
-    cheap_codes = codes.read(cheap.labels)
+    cheap_codes = codes.read(cheap.labels) if n_promises > len(promises) else planned
     by_class: list[tuple[Kind, str, Mapping[Any, float]]] = [
         ("missed", "max_missed", wish.max_missed),
         ("false", "min_precision", wish.min_precision),
@@ -164,6 +164,59 @@ def _expected(cheap: CheapAnswers, cheap_codes: Codes, planned: Codes, code: int
     return float(sure[own].sum() + others / n_other + n_known)
 
 
+@dataclass(frozen=True)
+class Arrangement:
+    """All rows in their order, with held-out ones between them."""
+
+    cheap: Codes
+    known: NDArray[np.bool_]
+    order: NDArray[np.intp]
+    trust: NDArray[np.float64]  # down the order
+    held: HeldOutRows
+    held_trust: NDArray[np.float64]
+
+
+def arrange(
+    cheap: CheapAnswers,
+    codes: LabelCodes,
+    known: Codes,
+    secret: bytes,
+    log: tuple[CheapAnswers, Any] | None = None,
+) -> Arrangement:
+    """Put rows in order, the most trusted first.
+
+    `known` has the codes of rows that were answered beforehand, NEVER for the others.
+    """
+    cheap_codes = codes.read(cheap.labels)
+    cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
+    is_known = known != NEVER
+    walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
+    held_cheap, held_trust, held_final = _held(log, codes)
+    trust = np.append(cheap.trust[walked], held_trust)
+    both = walk_order(trust, shuffled(secret, "ties", len(trust)))
+    of_batch = both < len(walked)
+    order = walked[both[of_batch]]
+    held = both[~of_batch] - len(walked)
+    above = np.cumsum(of_batch, dtype=np.intp)[~of_batch]
+    return Arrangement(
+        cheap=cheap_codes,
+        known=is_known,
+        order=order,
+        trust=cheap.trust[order],
+        held=HeldOutRows(held_cheap[held], held_final[held], above),
+        held_trust=held_trust[held],
+    )
+
+
+def make_terms(promises: Sequence[Promise], rows: Arrangement, *, is_share: bool) -> Terms:
+    """Return the terms by which the fewest calls are expected."""
+    n_rows, n_held = len(rows.order), len(rows.held_trust)
+    counts = HeldOut(n_held, n_rows + n_held) if n_held else NOTHING_HELD_OUT
+    risks = [_risk(each, rows) for each in promises] if is_share else None
+    terms = best_terms([each.allowance for each in promises], risks, n_rows, counts)
+    return terms or Terms(1.0, tuple(0 for _ in promises), float(n_rows), 0.0)
+
+
 def make_question(
     wish: Wish,
     cheap: CheapAnswers,
@@ -177,49 +230,26 @@ def make_question(
 ) -> Question:
     """Fix all that decides; `fixed` are promises and terms that were fixed before.
 
-    `known` has the codes of rows that were answered beforehand, NEVER for the others. `planned`
-    are those of them by which may be planned: held-out answers serve nothing else, so they are not
-    among them.
+    `planned` are those of the known answers by which may be planned: held-out answers serve
+    nothing else, so they are not among them.
     """
-    cheap_codes = codes.read(cheap.labels)
-    cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
-    is_known = known != NEVER
-    walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
-    held_cheap, held_trust, held_final = _held(log, codes)
-    trust = [cheap.trust[walked], held_trust]
-    n_all = len(walked) + len(held_trust)
-    both = walk_order(trust, shuffled(secret, "ties", n_all))
-    of_batch = both < len(walked)
-    order = walked[both[of_batch]]
-    above = np.cumsum(of_batch, dtype=np.intp)[~of_batch]
-    held = both[~of_batch] - len(walked)
-    counts = HeldOut(len(held), n_all) if len(held) else NOTHING_HELD_OUT
+    rows = arrange(cheap, codes, known, secret, log)
     if fixed is not None:
         promises = [Promise(kind, code, Fraction(share), most, error)
                     for kind, code, share, most, error in fixed[0]]  # fmt: skip
-        terms: Terms | None = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
+        terms = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
     else:
         promises = make_promises(wish, cheap, codes, known if planned is None else planned)
-        risks = None
-        if cheap.is_share:
-            held_codes = held_cheap[held]
-            risks = [
-                _risk(each, cheap.trust[order], cheap_codes[order], held_trust[held], held_codes,
-                      above)
-                for each in promises
-            ]  # fmt: skip
-        terms = best_terms([each.allowance for each in promises], risks, len(order), counts)
-    if terms is None:
-        terms = Terms(1.0, tuple(0 for _ in promises), float(len(order)), 0.0)
+        terms = make_terms(promises, rows, is_share=cheap.is_share)
     return Question(
         labels=codes.labels,
-        cheap=cheap_codes,
-        order=order,
-        known=is_known,
+        cheap=rows.cheap,
+        order=rows.order,
+        known=rows.known,
         promises=tuple(promises),
         terms=terms,
         secret=secret,
-        held_out=HeldOutRows(held_cheap[held], held_final[held], above) if len(held) else None,
+        held_out=rows.held if len(rows.held_trust) else None,
     )
 
 
@@ -245,18 +275,11 @@ def _held(
     return cheap_codes[there], cheap.trust[there], final_codes[there]
 
 
-def _risk(
-    promise: Promise,
-    trust: NDArray[np.float64],
-    cheap: Codes,
-    held_trust: NDArray[np.float64],
-    held_cheap: Codes,
-    above: NDArray[np.intp],
-) -> Risk:
+def _risk(promise: Promise, rows: Arrangement) -> Risk:
     """Return the expected disagreements of a promise, down the order."""
-    own = np.where(promise.concerns(cheap), 1 - trust, 0.0)
-    if not len(held_trust):
-        return Risk(np.cumsum(own))
-    held = np.cumsum(np.where(promise.concerns(held_cheap), 1 - held_trust, 0.0))
-    before = np.searchsorted(above, np.arange(len(trust)), side="right")
-    return Risk(np.cumsum(own), np.append(0.0, held)[before])
+    own = np.cumsum(np.where(promise.concerns(rows.cheap[rows.order]), 1 - rows.trust, 0.0))
+    if not len(rows.held_trust):
+        return Risk(own)
+    held = np.where(promise.concerns(rows.held.cheap), 1 - rows.held_trust, 0.0).clip(min=0)
+    before = np.searchsorted(rows.held.above, np.arange(len(own)), side="right")
+    return Risk(own, np.append(0.0, np.cumsum(held))[before])

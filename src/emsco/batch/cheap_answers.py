@@ -6,7 +6,6 @@ accepted, and its trust the estimated probability that the answer is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +49,7 @@ def read_answers(answers: Any, trust: Any) -> CheapAnswers:
     """Read somebody's own answers and scores."""
     labels = listed(answers) if hasattr(answers, "__len__") else list(answers)
     try:
-        scores = np.asarray(listed(trust), dtype=np.float64)
+        scores = np.array(trust if _is_plain(trust) else listed(trust), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise BatchError(f"`trust` must be a number for each answer: {error}.") from error
     if scores.shape != (len(labels),):
@@ -60,6 +59,11 @@ def read_answers(answers: Any, trust: Any) -> CheapAnswers:
     known = scores[~np.isnan(scores)]
     is_share = bool(len(known) and known.min() >= 0 and known.max() <= 1)
     return CheapAnswers(labels, scores, is_share)
+
+
+def _is_plain(values: Any) -> bool:
+    """Return whether numpy reads values at once: none can be masked or NA."""
+    return type(values) is np.ndarray and values.dtype.kind in "fiu"
 
 
 def cheap_answers(decider: Decider, X: Any) -> CheapAnswers:
@@ -119,9 +123,6 @@ def price_of_final(decider: Decider) -> float | None:
     return float(costs[-1] - costs[-2])
 
 
-def walk_order(trust: Sequence[NDArray[np.float64]], tie: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Order the rows of several tables together, the most trusted first.
-
-    Ties are broken by `tie`, which knows no answers.
-    """
-    return np.lexsort((tie, -np.concatenate(trust)))
+def walk_order(trust: NDArray[np.float64], random_order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Order rows, the most trusted first; ties stand in a random order, which knows no answers."""
+    return random_order[np.argsort(-trust[random_order], kind="stable")]

@@ -136,10 +136,9 @@ class WalkTask:
     def _final(self) -> Codes:
         question = self.question
         final = np.full(len(self.cheap), NEVER, dtype=np.int32)
-        final[question.known] = self._known[question.known]
-        for row, label in self.store.answers().items():
-            if row not in self.first:
-                final[row] = self.codes.code(label)
+        answers = self.store.answers()
+        final[np.fromiter(answers, np.intp, len(answers))] = self.codes.read([*answers.values()])
+        final[question.known] = self._known[question.known]  # also of a first part
         return final
 
     def read(self, labels: Sequence[Any]) -> list[Any]:
