@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.batch.cheap_answers import CheapAnswers, walk_order
+from emsco.batch.cheap_answers import CheapAnswers, are_shares, walk_order
 from emsco.batch.coins import shuffled
 from emsco.batch.label_codes import LabelCodes
 from emsco.batch.promises import NEVER, NO_LABEL, Codes, Kind, Promise
@@ -107,12 +107,17 @@ def _share(name: str, value: object) -> None:
 
 
 def make_promises(
-    wish: Wish, cheap: CheapAnswers, codes: LabelCodes, planned: Codes
+    wish: Wish,
+    cheap: CheapAnswers,
+    codes: LabelCodes,
+    planned: Codes,
+    beside: CheapAnswers | None = None,
 ) -> list[Promise]:
     """Return the promises in numbers, which are fixed before the first answer.
 
     How many rows are of a class is known only in the end; here it is estimated, with the answers
-    by which may be planned.
+    by which may be planned. `beside` are held-out rows that are not of the batch: the estimate is
+    one of both together, because by their answers it must not matter which of them are held out.
     """
     n_rows = len(cheap)
     n_promises = (wish.agreement is not None) + len(wish.max_missed) + len(wish.min_precision)
@@ -128,7 +133,15 @@ def make_promises(
                 f"be sent. It saves calls from {ceil(1 / share):,} rows on."
             )
         promises.append(Promise("agreement", NO_LABEL, share, most, error))
-    cheap_codes = codes.read(cheap.labels) if n_promises > len(promises) else planned
+    if n_promises == len(promises):
+        return promises
+    is_open = planned < 0
+    union = codes.read(cheap.labels)[is_open], cheap.trust[is_open]
+    scale = 1.0
+    if beside is not None:
+        scale = len(union[0]) / max(len(union[0]) + len(beside), 1)
+        union = (np.append(union[0], codes.read(beside.labels)),
+                 np.append(union[1], beside.trust))  # fmt: skip
     by_class: list[tuple[Kind, str, Mapping[Any, float]]] = [
         ("missed", "max_missed", wish.max_missed),
         ("false", "min_precision", wish.min_precision),
@@ -137,7 +150,8 @@ def make_promises(
         for label, bound in bounds.items():
             code = codes.known(label, f"`{parameter}`")
             share = Fraction(str(bound)) if kind == "missed" else 1 - Fraction(str(bound))
-            expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, planned, code)
+            known = int((planned == code).sum())
+            expected = _EXPECTED_CLASS * (known + scale * _expected(*union, code))
             ratio = share / (1 - share) if kind == "missed" else share
             most = int(Fraction(expected) * ratio)
             if not most:
@@ -151,17 +165,14 @@ def make_promises(
     return promises
 
 
-def _expected(cheap: CheapAnswers, cheap_codes: Codes, planned: Codes, code: int) -> float:
-    """Return how many rows of a class are expected."""
-    is_open = planned < 0
-    n_known = int((planned == code).sum())
-    own = is_open & (cheap_codes == code)
-    if not cheap.is_share:
-        return float(own.sum() + n_known)
-    sure = np.nan_to_num(cheap.trust, nan=0.0)
-    others = (1 - sure[is_open & ~own & (cheap_codes != NO_LABEL)]).sum()
-    n_other = max(len(np.unique(cheap_codes[cheap_codes != NO_LABEL])) - 1, 1)
-    return float(sure[own].sum() + others / n_other + n_known)
+def _expected(cheap: Codes, trust: NDArray[np.float64], code: int) -> float:
+    """Return how many rows of a class are expected, by their cheap answers."""
+    own, others = cheap == code, (cheap != code) & (cheap != NO_LABEL)
+    if not are_shares(trust):
+        return float(own.sum())
+    sure = np.nan_to_num(trust, nan=0.0)
+    n_other = max(len(np.unique(cheap[cheap != NO_LABEL])) - 1, 1)
+    return float(sure[own].sum() + (1 - sure[others]).sum() / n_other)
 
 
 @dataclass(frozen=True)
@@ -208,11 +219,13 @@ def arrange(
     )
 
 
-def make_terms(promises: Sequence[Promise], rows: Arrangement, *, is_share: bool) -> Terms:
+def make_terms(promises: Sequence[Promise], rows: Arrangement) -> Terms:
     """Return the terms by which the fewest calls are expected."""
     n_rows, n_held = len(rows.order), len(rows.held_trust)
     counts = HeldOut(n_held, n_rows + n_held) if n_held else NOTHING_HELD_OUT
-    risks = [_risk(each, rows) for each in promises] if is_share else None
+    risks = None
+    if are_shares(np.append(rows.trust, rows.held_trust)):
+        risks = [_risk(each, rows) for each in promises]
     terms = best_terms([each.allowance for each in promises], risks, n_rows, counts)
     return terms or Terms(1.0, tuple(0 for _ in promises), float(n_rows), 0.0)
 
@@ -225,22 +238,25 @@ def make_question(
     secret: bytes,
     *,
     log: tuple[CheapAnswers, Any] | None = None,
+    within: bool = False,
     planned: Codes | None = None,
     fixed: Sequence[Any] | None = None,
 ) -> Question:
     """Fix all that decides; `fixed` are promises and terms that were fixed before.
 
-    `planned` are those of the known answers by which may be planned: held-out answers serve
+    `within` says that the rows of the log are rows of the batch, too. `planned` are those of the
+    known answers by which may be planned: held-out answers serve
     nothing else, so they are not among them.
     """
     rows = arrange(cheap, codes, known, secret, log)
+    beside = None if log is None or within else log[0]
     if fixed is not None:
         promises = [Promise(kind, code, Fraction(share), most, error)
                     for kind, code, share, most, error in fixed[0]]  # fmt: skip
         terms = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
     else:
-        promises = make_promises(wish, cheap, codes, known if planned is None else planned)
-        terms = make_terms(promises, rows, is_share=cheap.is_share)
+        promises = make_promises(wish, cheap, codes, known if planned is None else planned, beside)
+        terms = make_terms(promises, rows)
     return Question(
         labels=codes.labels,
         cheap=rows.cheap,
@@ -276,10 +292,17 @@ def _held(
 
 
 def _risk(promise: Promise, rows: Arrangement) -> Risk:
-    """Return the expected disagreements of a promise, down the order."""
-    own = np.cumsum(np.where(promise.concerns(rows.cheap[rows.order]), 1 - rows.trust, 0.0))
+    """Return the expected disagreements of a promise, down the order.
+
+    They are those of the batch and of held-out rows together, each side with its share: which rows
+    are held out must not matter.
+    """
+    own = np.where(promise.concerns(rows.cheap[rows.order]), 1 - rows.trust, 0.0)
     if not len(rows.held_trust):
-        return Risk(own)
-    held = np.where(promise.concerns(rows.held.cheap), 1 - rows.held_trust, 0.0).clip(min=0)
-    before = np.searchsorted(rows.held.above, np.arange(len(own)), side="right")
-    return Risk(own, np.append(0.0, np.cumsum(held))[before])
+        return Risk(np.cumsum(own))
+    held = np.where(promise.concerns(rows.held.cheap), 1 - rows.held_trust, 0.0)
+    n_rows, n_all = len(own), len(own) + len(held)
+    expected = np.cumsum(np.insert(own, rows.held.above, held))
+    ranks = np.linspace(0, n_all - 1, n_rows).round().astype(np.intp)
+    share = n_rows / n_all
+    return Risk(share * expected[ranks], (1 - share) * expected[ranks])

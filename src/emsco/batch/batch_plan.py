@@ -11,7 +11,13 @@ import numpy as np
 
 from emsco._utils.text_table import html_table, text_table
 from emsco.batch.ask import Arrangement, Wish, arrange, make_promises, make_terms
-from emsco.batch.cheap_answers import CheapAnswers, cheap_answers, price_of_final, read_answers
+from emsco.batch.cheap_answers import (
+    CheapAnswers,
+    are_shares,
+    cheap_answers,
+    price_of_final,
+    read_answers,
+)
 from emsco.batch.label_codes import LabelCodes
 from emsco.batch.promises import NEVER
 from emsco.cascade import decider_of
@@ -128,7 +134,7 @@ def plan_batch(
         if cascade is not None or X is not None:
             raise BatchError("Give a cascade and rows, or `trust`, not both.")
         cheap = read_answers([0] * len(trust), trust)
-        if not cheap.is_share:
+        if not are_shares(cheap.trust):
             raise BatchError(
                 "To plan, `trust` must be between 0 and 1: the share of right answers."
             )
@@ -166,7 +172,7 @@ def _row(
     except BatchError:  # so few rows that none may differ
         calls, checks = float(len(cheap)), 0.0
     else:
-        terms = make_terms(promises, arranged, is_share=True)
+        terms = make_terms(promises, arranged)
         calls, checks = len(cheap) - terms.expected_cheap, terms.expected_checks
     return {
         "agreement": float(wish.agreement or 0), "confidence": float(wish.confidence),

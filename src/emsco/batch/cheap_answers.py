@@ -29,13 +29,10 @@ class CheapAnswers:
         The answers.
     trust : array of float
         How sure they are: the larger, the more trusted.
-    is_share : bool
-        Whether one less the trust is the expected share of wrong answers.
     """
 
     labels: list[Any]
     trust: NDArray[np.float64]
-    is_share: bool
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -56,9 +53,13 @@ def read_answers(answers: Any, trust: Any) -> CheapAnswers:
         raise BatchError(
             f"`trust` must be a number for each of {len(labels):,} answers, got {scores.shape}."
         )
-    known = scores[~np.isnan(scores)]
-    is_share = bool(len(known) and known.min() >= 0 and known.max() <= 1)
-    return CheapAnswers(labels, scores, is_share)
+    return CheapAnswers(labels, scores)
+
+
+def are_shares(trust: NDArray[np.float64]) -> bool:
+    """Return whether one less the trust can be the expected share of wrong answers."""
+    known = trust[~np.isnan(trust)]
+    return bool(len(known) and known.min() >= 0 and known.max() <= 1)
 
 
 def _is_plain(values: Any) -> bool:
@@ -89,7 +90,7 @@ def cheap_answers(decider: Decider, X: Any) -> CheapAnswers:
     labels = listed(decisions.label)
     if not judged.all():
         labels = [label if is_one else None for label, is_one in zip(labels, judged, strict=True)]
-    return CheapAnswers(labels, np.where(judged, decisions.confidence, np.nan), is_share=True)
+    return CheapAnswers(labels, np.where(judged, decisions.confidence, np.nan))
 
 
 def _take(column: Any, rows: NDArray[np.intp]) -> Any:

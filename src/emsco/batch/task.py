@@ -114,7 +114,8 @@ class WalkTask:
 
     def _make(self, log: Any, fixed: Any) -> Question:
         return make_question(self.wish, self.cheap, self.codes, self._known, self.store.secret,
-                             log=log, planned=self._planned, fixed=fixed)  # fmt: skip
+                             log=log, within=bool(self.first), planned=self._planned,
+                             fixed=fixed)  # fmt: skip
 
     def open(self, marks: RowMarks) -> None:
         """Record what is asked, before any row is sent."""
@@ -317,7 +318,7 @@ class ColdStart:
             return json.dumps([found.labels, found.trust.tolist()])
 
         labels, trust = json.loads(self.store.fixed("cheap", make))
-        return CheapAnswers(labels, np.array(trust), is_share=True)
+        return CheapAnswers(labels, np.array(trust, dtype=np.float64))
 
 
 def first_part(n_rows: int) -> int:
