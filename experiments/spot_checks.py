@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from sklearn.model_selection import cross_val_predict
 from emsco.batch.ask import Wish, fixed_of, make_question
 from emsco.batch.cheap_answers import CheapAnswers
 from emsco.batch.label_codes import LabelCodes
-from emsco.batch.promises import NEVER, Codes, Labelled, Standing
+from emsco.batch.promises import NEVER, Codes, Labelled
 from emsco.batch.question import Question, no_answers
 from experiments.results import Row, load, save
 from experiments.tables import markdown
@@ -43,7 +44,7 @@ class Sizes(NamedTuple):
     held: int
 
 
-FULL, SMALL = Sizes(10_000, 1_000, 600, 200), Sizes(100, 400, 300, 100)
+FULL, SMALL = Sizes(10_000, 600, 400, 150), Sizes(100, 400, 300, 100)
 
 AGREEMENT: Mapping[str, Mapping[str, Any]] = {
     "agreement 0.9, confidence 0.9": {"agreement": 0.9, "confidence": 0.9},
@@ -55,13 +56,6 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
     "missed": {"agreement": None, "confidence": 0.9, "max_missed": {YES: 0.2}},
     "false": {"agreement": None, "confidence": 0.9, "min_precision": {YES: 0.9}},
     "missed and agreement": {"agreement": 0.95, "confidence": 0.9, "max_missed": {YES: 0.2}},
-    "false and agreement": {"agreement": 0.95, "confidence": 0.9, "min_precision": {YES: 0.9}},
-    "missed and false": {
-        "agreement": None,
-        "confidence": 0.9,
-        "max_missed": {YES: 0.2},
-        "min_precision": {YES: 0.9},
-    },
     "all three": {
         "agreement": 0.95,
         "confidence": 0.9,
@@ -79,7 +73,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     """Draw coins in every case; `only` names settings. Small: fewer rows and draws, not kept."""
     sizes = SMALL if small else FULL
     rows: list[Row] = []
-    for part, settings in {_coins: AGREEMENT | CLASSES, _divisions: LOG}.items():
+    for part, settings in {_coins: {**AGREEMENT, **CLASSES}, _divisions: LOG}.items():
         for setting, wished in settings.items():
             if only and setting not in only:
                 continue
@@ -118,6 +112,7 @@ def orders_of_errors(n_rows: int, most: int, tolerated: int, is_yes: Mask) -> di
     }
 
 
+@cache
 def _real_errors(n_rows: int) -> Mask:
     """Return the errors of a small model on handwritten digits, down its own order."""
     X, y = load_digits(return_X_y=True)
@@ -147,7 +142,7 @@ def _coins(setting: str, wish: Wish, sizes: Sizes) -> Iterator[Row]:
         drawn = question.with_secret(draw.to_bytes(32, "big"))
         for name, truth in truths.items():
             final, rounds = walked(drawn, truth)
-            broken[name] += is_broken(drawn, truth, final, drawn.standings(final))
+            broken[name] += is_broken(drawn, truth, final)
             more[name] += rounds > 2
             sent[name] += int((final != NEVER).sum())
     for name in truths:
@@ -190,8 +185,9 @@ def _divisions(setting: str, wish: Wish, sizes: Sizes) -> Iterator[Row]:
         rows = held[np.argsort(-trust[held], kind="stable")]  # no ties
         for name, truth in truths.items():
             other = replace(question, held_out=replace(question.held_out, final=truth[rows]))
+            vars(other)["checked"] = question.checked  # the same coins for all orders of errors
             final, _ = walked(other, truth[batch])
-            broken[name] += is_broken(other, truth[batch], final, other.standings(final))
+            broken[name] += is_broken(other, truth[batch], final)
             sent[name] += int((final != NEVER).sum())
     for name in truths:
         yield {
@@ -210,6 +206,11 @@ def _cheap(n_rows: int) -> CheapAnswers:
 
 def walked(question: Question, truth: Codes) -> tuple[Codes, int]:
     """Send all rows that are due; return the codes of final answers, and the number of rounds."""
+    if [each.kind for each in question.promises] == ["agreement"]:  # quickly: it needs no more
+        above = question.order[: question.stop(truth)]
+        final = truth.copy()
+        final[above[~question.checked[: len(above)]]] = NEVER
+        return final, 2
     final, rounds = no_answers(question), 0
     while (due := question.due(final)) is not None:
         final[due.rows] = truth[due.rows]
@@ -217,11 +218,13 @@ def walked(question: Question, truth: Codes) -> tuple[Codes, int]:
     return final, rounds
 
 
-def is_broken(question: Question, truth: Codes, final: Codes, standings: list[Standing]) -> bool:
+def is_broken(question: Question, truth: Codes, final: Codes) -> bool:
     """Return whether one of the shares that are stated in the end is not true."""
+    wrong = (final == NEVER) & (question.cheap != truth)
+    if [each.kind for each in question.promises] == ["agreement"]:
+        return int(wrong.sum()) > question.promises[0].most
     labels = Labelled(question.cheap, final).labels
-    wrong = labels != truth
-    for standing in standings:
+    for standing in question.standings(final):
         promise = standing.promise
         if promise.kind == "agreement":
             share = wrong.mean()
