@@ -123,7 +123,7 @@ def measure_classes(sizes: Sizes) -> Iterator[Row]:
             cheap.predict_proba(X.iloc[batch][half]),
         )
         labels = cheap.classes_[probabilities.argmax(axis=1)]
-        answers = CheapAnswers(labels.tolist(), probabilities.max(axis=1), is_share=True)
+        answers = CheapAnswers(labels.tolist(), probabilities.max(axis=1))
         for agreement in sizes.agreements:
             store = MemoryStore(_secret("classes", draw, agreement))
             wish = Wish.of(agreement, CONFIDENCE, None, None, 1)
@@ -184,7 +184,7 @@ def measure_rare(sizes: Sizes) -> Iterator[Row]:
         odds = np.exp(4.0 * score - 8.0) * 0.01 / 0.99  # the true ones
         share = odds / (1 + odds)
         answers = CheapAnswers(
-            np.where(share > 0.5, "yes", "no").tolist(), np.maximum(share, 1 - share), is_share=True
+            np.where(share > 0.5, "yes", "no").tolist(), np.maximum(share, 1 - share)
         )
         final = np.where(positive, "yes", "no")
         store = MemoryStore(_secret("rare", draw, bound))

@@ -52,7 +52,7 @@ def process(
 def answers_of(probabilities: NDArray[np.float64]) -> CheapAnswers:
     """Return the cheap model's labels, and how sure it is."""
     labels = probabilities.argmax(axis=1).tolist()
-    return CheapAnswers(labels, probabilities.max(axis=1), is_share=True)
+    return CheapAnswers(labels, probabilities.max(axis=1))
 
 
 def hold_out(division: Division, draw: int) -> Division:

@@ -23,8 +23,10 @@ from emsco.exceptions import BatchError
 _FILE, _FORMAT = "job.sqlite", 1
 _TABLES = """
 CREATE TABLE job (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE question (identity TEXT PRIMARY KEY, level REAL NOT NULL, by_key INTEGER NOT NULL,
-                       row_hashes BLOB NOT NULL, terms TEXT);
+CREATE TABLE question (identity TEXT PRIMARY KEY, level REAL NOT NULL, allowed REAL NOT NULL,
+                       kind TEXT NOT NULL, row_hashes BLOB NOT NULL);
+CREATE TABLE fixed (question TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+                    PRIMARY KEY (question, name)) WITHOUT ROWID;
 CREATE TABLE answer (question TEXT NOT NULL, row INTEGER NOT NULL, label TEXT NOT NULL,
                      PRIMARY KEY (question, row)) WITHOUT ROWID;
 CREATE TABLE flight (question TEXT NOT NULL, row INTEGER NOT NULL,
@@ -61,8 +63,8 @@ class AnswersStore(Protocol):
     def open(self, inquiry: Inquiry) -> None:
         """Record a question; refuse one about rows that others were about, beyond its level."""
 
-    def terms(self, make: Callable[[], str]) -> str:
-        """Return what was fixed when the question was asked first, made now if it is new."""
+    def fixed(self, name: str, make: Callable[[], str]) -> str:
+        """Return what was fixed when it was needed first, made now if it is new."""
 
     def answers(self) -> dict[int, Any]:
         """Return the answers so far, by row; None where the final model gave none."""
@@ -93,8 +95,8 @@ class MemoryStore:
     def open(self, inquiry: Inquiry) -> None:
         """Do nothing: there is one question."""
 
-    def terms(self, make: Callable[[], str]) -> str:
-        """Return the terms."""
+    def fixed(self, name: str, make: Callable[[], str]) -> str:  # noqa: ARG002
+        """Return what is made now: it is needed once."""
         return make()
 
     def answers(self) -> dict[int, Any]:
@@ -163,39 +165,45 @@ class JobStore:
         """Record a question; refuse one about rows that others were about, beyond its level."""
         self._identity = inquiry.identity
         with self._named_errors(), self._transaction():
-            earlier = self._rows("SELECT identity, level, by_key, row_hashes FROM question")
+            query = "SELECT identity, level, allowed, kind, row_hashes FROM question"
+            earlier = self._rows(query)
             if inquiry.identity not in {identity for identity, *_ in earlier}:
-                used = sum(
-                    level
-                    for _, level, by_key, hashes in earlier
-                    if inquiry.rows.overlap(RowMarks.of_bytes(hashes, by_key=bool(by_key)))
-                )
-                if used + inquiry.level > inquiry.allowed * (1 + 1e-9):
+                same = [
+                    (level, most)
+                    for _, level, most, kind, hashes in earlier
+                    if inquiry.rows.overlap(RowMarks.of_bytes(hashes, kind))
+                ]
+                used = sum(level for level, _ in same)
+                # The first question says how much all may use together; a later one cannot add.
+                allowed = min([inquiry.allowed, *(most for _, most in same)])
+                if used + inquiry.level > allowed * (1 + 1e-9):
                     raise BatchError(
                         f"The job {self.folder} has a question about these rows already, which "
-                        f"uses {used:.4g} of the {inquiry.allowed:.4g} that may go wrong. Asking "
+                        f"uses {used:.4g} of the {allowed:.4g} that may go wrong. Asking "
                         "again until an answer suits would break the promise: ask the same "
                         "question, or declare with the first how many `questions` there will be."
                     )
                 self._db.execute(
-                    "INSERT INTO question VALUES (?, ?, ?, ?, NULL)",
-                    (inquiry.identity, inquiry.level, inquiry.rows.by_key, inquiry.rows.to_bytes()),
-                )
+                    "INSERT INTO question VALUES (?, ?, ?, ?, ?)",
+                    (inquiry.identity, inquiry.level, inquiry.allowed, inquiry.rows.kind,
+                     inquiry.rows.to_bytes()),
+                )  # fmt: skip
             # Rows in flight when a process was killed: they are sent again, and counted.
             about = (inquiry.identity,)
             self._db.execute("INSERT INTO lost SELECT * FROM flight WHERE question = ?", about)
             self._db.execute("DELETE FROM flight WHERE question = ?", about)
 
-    def terms(self, make: Callable[[], str]) -> str:
-        """Return what was fixed when the question was asked first, made now if it is new."""
+    def fixed(self, name: str, make: Callable[[], str]) -> str:
+        """Return what was fixed when it was needed first, made now if it is new."""
+        about = (self._identity, name)
+        with self._named_errors():
+            found = self._rows("SELECT value FROM fixed WHERE question = ? AND name = ?", *about)
+        if found:
+            return str(found[0][0])
+        value = make()
         with self._named_errors(), self._transaction():
-            about = (self._identity,)
-            ((found,),) = self._rows("SELECT terms FROM question WHERE identity = ?", *about)
-            if found is None:
-                found = make()
-                self._db.execute("UPDATE question SET terms = ? WHERE identity = ?",
-                                 (found, *about))  # fmt: skip
-            return str(found)
+            self._db.execute("INSERT INTO fixed VALUES (?, ?, ?)", (*about, value))
+        return value
 
     def answers(self) -> dict[int, Any]:
         """Return the answers so far."""
@@ -233,7 +241,8 @@ class JobStore:
     def n_lost(self) -> int:
         """How many rows were in flight when a process was killed."""
         query = "SELECT count(*) FROM lost WHERE question = ?"
-        return int(self._rows(query, self._identity)[0][0])
+        with self._named_errors():
+            return int(self._rows(query, self._identity)[0][0])
 
     def close(self) -> None:
         """Close the file, for the next process."""

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.batch.cheap_answers import CheapAnswers, walk_order
+from emsco.batch.cheap_answers import CheapAnswers, are_shares, walk_order
 from emsco.batch.coins import shuffled
 from emsco.batch.label_codes import LabelCodes
-from emsco.batch.promises import NO_LABEL, Codes, Kind, Promise
+from emsco.batch.promises import NEVER, NO_LABEL, Codes, Kind, Promise
 from emsco.batch.question import HeldOutRows, Question
 from emsco.batch.spot_checks import (
     NOTHING_HELD_OUT,
@@ -107,11 +107,17 @@ def _share(name: str, value: object) -> None:
 
 
 def make_promises(
-    wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Codes
+    wish: Wish,
+    cheap: CheapAnswers,
+    codes: LabelCodes,
+    planned: Codes,
+    beside: CheapAnswers | None = None,
 ) -> list[Promise]:
     """Return the promises in numbers, which are fixed before the first answer.
 
-    How many rows are of a class is known only in the end; here it is estimated.
+    How many rows are of a class is known only in the end; here it is estimated, with the answers
+    by which may be planned. `beside` are held-out rows that are not of the batch: the estimate is
+    one of both together, because by their answers it must not matter which of them are held out.
     """
     n_rows = len(cheap)
     n_promises = (wish.agreement is not None) + len(wish.max_missed) + len(wish.min_precision)
@@ -127,7 +133,15 @@ def make_promises(
                 f"be sent. It saves calls from {ceil(1 / share):,} rows on."
             )
         promises.append(Promise("agreement", NO_LABEL, share, most, error))
-    cheap_codes = codes.read(cheap.labels)
+    if n_promises == len(promises):
+        return promises
+    is_open = planned < 0
+    union = codes.read(cheap.labels)[is_open], cheap.trust[is_open]
+    scale = 1.0
+    if beside is not None:
+        scale = len(union[0]) / max(len(union[0]) + len(beside), 1)
+        union = (np.append(union[0], codes.read(beside.labels)),
+                 np.append(union[1], beside.trust))  # fmt: skip
     by_class: list[tuple[Kind, str, Mapping[Any, float]]] = [
         ("missed", "max_missed", wish.max_missed),
         ("false", "min_precision", wish.min_precision),
@@ -136,7 +150,8 @@ def make_promises(
         for label, bound in bounds.items():
             code = codes.known(label, f"`{parameter}`")
             share = Fraction(str(bound)) if kind == "missed" else 1 - Fraction(str(bound))
-            expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, known, code)
+            known = int((planned == code).sum())
+            expected = _EXPECTED_CLASS * (known + scale * _expected(*union, code))
             ratio = share / (1 - share) if kind == "missed" else share
             most = int(Fraction(expected) * ratio)
             if not most:
@@ -150,15 +165,69 @@ def make_promises(
     return promises
 
 
-def _expected(cheap: CheapAnswers, cheap_codes: Codes, known: Codes, code: int) -> float:
-    """Return how many rows of a class are expected."""
-    own = cheap_codes == code
-    if not cheap.is_share:
-        return float(own.sum() + (known == code).sum())
-    sure = np.nan_to_num(cheap.trust, nan=0.0)
-    others = (1 - sure[~own & (cheap_codes != NO_LABEL)]).sum()
-    n_other = max(len(set(cheap_codes.tolist()) - {NO_LABEL}) - 1, 1)
-    return float(sure[own].sum() + others / n_other + (known == code).sum())
+def _expected(cheap: Codes, trust: NDArray[np.float64], code: int) -> float:
+    """Return how many rows of a class are expected, by their cheap answers."""
+    own, others = cheap == code, (cheap != code) & (cheap != NO_LABEL)
+    if not are_shares(trust):
+        return float(own.sum())
+    sure = np.nan_to_num(trust, nan=0.0)
+    n_other = max(len(np.unique(cheap[cheap != NO_LABEL])) - 1, 1)
+    return float(sure[own].sum() + (1 - sure[others]).sum() / n_other)
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """All rows in their order, with held-out ones between them."""
+
+    cheap: Codes
+    known: NDArray[np.bool_]
+    order: NDArray[np.intp]
+    trust: NDArray[np.float64]  # down the order
+    held: HeldOutRows
+    held_trust: NDArray[np.float64]
+
+
+def arrange(
+    cheap: CheapAnswers,
+    codes: LabelCodes,
+    known: Codes,
+    secret: bytes,
+    log: tuple[CheapAnswers, Any] | None = None,
+) -> Arrangement:
+    """Put rows in order, the most trusted first.
+
+    `known` has the codes of rows that were answered beforehand, NEVER for the others.
+    """
+    cheap_codes = codes.read(cheap.labels)
+    cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
+    is_known = known != NEVER
+    walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
+    held_cheap, held_trust, held_final = _held(log, codes)
+    trust = np.append(cheap.trust[walked], held_trust)
+    both = walk_order(trust, shuffled(secret, "ties", len(trust)))
+    of_batch = both < len(walked)
+    order = walked[both[of_batch]]
+    held = both[~of_batch] - len(walked)
+    above = np.cumsum(of_batch, dtype=np.intp)[~of_batch]
+    return Arrangement(
+        cheap=cheap_codes,
+        known=is_known,
+        order=order,
+        trust=cheap.trust[order],
+        held=HeldOutRows(held_cheap[held], held_final[held], above),
+        held_trust=held_trust[held],
+    )
+
+
+def make_terms(promises: Sequence[Promise], rows: Arrangement) -> Terms:
+    """Return the terms by which the fewest calls are expected."""
+    n_rows, n_held = len(rows.order), len(rows.held_trust)
+    counts = HeldOut(n_held, n_rows + n_held) if n_held else NOTHING_HELD_OUT
+    risks = None
+    if are_shares(np.append(rows.trust, rows.held_trust)):
+        risks = [_risk(each, rows) for each in promises]
+    terms = best_terms([each.allowance for each in promises], risks, n_rows, counts)
+    return terms or Terms(1.0, tuple(0 for _ in promises), float(n_rows), 0.0)
 
 
 def make_question(
@@ -169,48 +238,34 @@ def make_question(
     secret: bytes,
     *,
     log: tuple[CheapAnswers, Any] | None = None,
+    within: bool = False,
+    planned: Codes | None = None,
     fixed: Sequence[Any] | None = None,
 ) -> Question:
-    """Fix all that decides; `fixed` are promises and terms that were fixed before."""
-    cheap_codes = codes.read(cheap.labels)
-    cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
-    is_known = known >= 0
-    walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
-    held_cheap, held_trust, held_final = _held(log, codes)
-    trust = [cheap.trust[walked], held_trust]
-    n_all = len(walked) + len(held_trust)
-    both = walk_order(trust, shuffled(secret, "ties", n_all))
-    of_batch = both < len(walked)
-    order = walked[both[of_batch]]
-    above = np.cumsum(of_batch, dtype=np.intp)[~of_batch]
-    held = both[~of_batch] - len(walked)
-    counts = HeldOut(len(held), n_all) if len(held) else NOTHING_HELD_OUT
+    """Fix all that decides; `fixed` are promises and terms that were fixed before.
+
+    `within` says that the rows of the log are rows of the batch, too. `planned` are those of the
+    known answers by which may be planned: held-out answers serve
+    nothing else, so they are not among them.
+    """
+    rows = arrange(cheap, codes, known, secret, log)
+    beside = None if log is None or within else log[0]
     if fixed is not None:
         promises = [Promise(kind, code, Fraction(share), most, error)
                     for kind, code, share, most, error in fixed[0]]  # fmt: skip
-        terms: Terms | None = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
+        terms = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
     else:
-        promises = make_promises(wish, cheap, codes, known)
-        risks = None
-        if cheap.is_share:
-            held_codes = held_cheap[held]
-            risks = [
-                _risk(each, cheap.trust[order], cheap_codes[order], held_trust[held], held_codes,
-                      above)
-                for each in promises
-            ]  # fmt: skip
-        terms = best_terms([each.allowance for each in promises], risks, len(order), counts)
-    if terms is None:
-        terms = Terms(1.0, tuple(0 for _ in promises), float(len(order)), 0.0)
+        promises = make_promises(wish, cheap, codes, known if planned is None else planned, beside)
+        terms = make_terms(promises, rows)
     return Question(
         labels=codes.labels,
-        cheap=cheap_codes,
-        order=order,
-        known=is_known,
+        cheap=rows.cheap,
+        order=rows.order,
+        known=rows.known,
         promises=tuple(promises),
         terms=terms,
         secret=secret,
-        held_out=HeldOutRows(held_cheap[held], held_final[held], above) if len(held) else None,
+        held_out=rows.held if len(rows.held_trust) else None,
     )
 
 
@@ -236,18 +291,18 @@ def _held(
     return cheap_codes[there], cheap.trust[there], final_codes[there]
 
 
-def _risk(
-    promise: Promise,
-    trust: NDArray[np.float64],
-    cheap: Codes,
-    held_trust: NDArray[np.float64],
-    held_cheap: Codes,
-    above: NDArray[np.intp],
-) -> Risk:
-    """Return the expected disagreements of a promise, down the order."""
-    own = np.where(promise.concerns(cheap), 1 - trust, 0.0)
-    if not len(held_trust):
+def _risk(promise: Promise, rows: Arrangement) -> Risk:
+    """Return the expected disagreements of a promise, down the order.
+
+    They are those of the batch and of held-out rows together, each side with its share: which rows
+    are held out must not matter.
+    """
+    own = np.where(promise.concerns(rows.cheap[rows.order]), 1 - rows.trust, 0.0)
+    if not len(rows.held_trust):
         return Risk(np.cumsum(own))
-    held = np.cumsum(np.where(promise.concerns(held_cheap), 1 - held_trust, 0.0))
-    before = np.searchsorted(above, np.arange(len(trust)), side="right")
-    return Risk(np.cumsum(own), np.append(0.0, held)[before])
+    held = np.where(promise.concerns(rows.held.cheap), 1 - rows.held_trust, 0.0)
+    n_rows, n_all = len(own), len(own) + len(held)
+    expected = np.cumsum(np.insert(own, rows.held.above, held))
+    ranks = np.linspace(0, n_all - 1, n_rows).round().astype(np.intp)
+    share = n_rows / n_all
+    return Risk(share * expected[ranks], (1 - share) * expected[ranks])

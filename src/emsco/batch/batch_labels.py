@@ -181,6 +181,8 @@ class BatchLabels:
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
+        except UnicodeDecodeError as error:
+            raise ArtifactError(f"{path} holds no labels of a batch: {error}.") from error
         except OSError as error:
             raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
         start = text.find('"batch": ')
@@ -191,7 +193,7 @@ class BatchLabels:
             plain = outer["batch"]
             if outer["format"] != _FORMAT or set(plain) != {one.name for one in fields(cls)}:
                 raise ValueError("its format")
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{path} holds no labels of a batch: {error}.") from error
         if changed:
             raise ArtifactError(f"{path} was changed after it was written.")

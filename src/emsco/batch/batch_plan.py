@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 from emsco._utils.text_table import html_table, text_table
-from emsco.batch.ask import Wish, make_question
-from emsco.batch.cheap_answers import CheapAnswers, cheap_answers, price_of_final, read_answers
+from emsco.batch.ask import Arrangement, Wish, arrange, make_promises, make_terms
+from emsco.batch.cheap_answers import (
+    CheapAnswers,
+    are_shares,
+    cheap_answers,
+    price_of_final,
+    read_answers,
+)
 from emsco.batch.label_codes import LabelCodes
+from emsco.batch.promises import NEVER
 from emsco.cascade import decider_of
 from emsco.exceptions import BatchError, require
 
@@ -127,7 +134,7 @@ def plan_batch(
         if cascade is not None or X is not None:
             raise BatchError("Give a cascade and rows, or `trust`, not both.")
         cheap = read_answers([0] * len(trust), trust)
-        if not cheap.is_share:
+        if not are_shares(cheap.trust):
             raise BatchError(
                 "To plan, `trust` must be between 0 and 1: the share of right answers."
             )
@@ -137,32 +144,38 @@ def plan_batch(
         decider = decider_of(cascade)
         cheap = cheap_answers(decider, X)
         price = price_of_final(decider) if price is None else price
+    arranged = _arrange(cheap, n_log)
     rows = [
-        _row(cheap, agreement, confidence, n_log, price)
-        for agreement, confidence in product(agreements, confidences)
+        _row(cheap, arranged, Wish.of(*pair, None, None, 1), price)
+        for pair in product(agreements, confidences)
     ]
     return BatchPlan(tuple(rows), len(cheap), "as far as the trust is right")
 
 
-def _row(
-    cheap: CheapAnswers, agreement: float, confidence: float, n_log: int, price: float | None
-) -> Mapping[str, float]:
-    wish = Wish.of(agreement, confidence, None, None, 1)
-    known = np.full(len(cheap), -1, dtype=np.int32)
+def _arrange(cheap: CheapAnswers, n_log: int) -> Arrangement:
+    """Put rows in order; those of a log are like them, spread evenly over their order."""
     log = None
-    if n_log:  # rows like those of the batch, spread evenly over their order
+    if n_log:
         ranked = np.argsort(-cheap.trust, kind="stable")
         drawn = ranked[np.linspace(0, len(ranked) - 1, n_log).round().astype(np.intp)]
         held = cheap.take(drawn)
         log = held, held.labels
+    known = np.full(len(cheap), NEVER, dtype=np.int32)
+    return arrange(cheap, LabelCodes(), known, b"plan", log)
+
+
+def _row(
+    cheap: CheapAnswers, arranged: Arrangement, wish: Wish, price: float | None
+) -> Mapping[str, float]:
     try:
-        terms = make_question(wish, cheap, LabelCodes(), known, b"plan", log=log).terms
+        promises = make_promises(wish, cheap, LabelCodes(), arranged.cheap)
     except BatchError:  # so few rows that none may differ
         calls, checks = float(len(cheap)), 0.0
     else:
+        terms = make_terms(promises, arranged)
         calls, checks = len(cheap) - terms.expected_cheap, terms.expected_checks
     return {
-        "agreement": float(agreement), "confidence": float(confidence), "calls": calls,
-        "checks": checks, "avoided": 1 - calls / max(len(cheap), 1),
+        "agreement": float(wish.agreement or 0), "confidence": float(wish.confidence),
+        "calls": calls, "checks": checks, "avoided": 1 - calls / max(len(cheap), 1),
         "price": np.nan if price is None else calls * price,
     }  # fmt: skip

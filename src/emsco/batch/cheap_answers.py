@@ -6,7 +6,6 @@ accepted, and its trust the estimated probability that the answer is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,13 +29,10 @@ class CheapAnswers:
         The answers.
     trust : array of float
         How sure they are: the larger, the more trusted.
-    is_share : bool
-        Whether one less the trust is the expected share of wrong answers.
     """
 
     labels: list[Any]
     trust: NDArray[np.float64]
-    is_share: bool
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,16 +46,25 @@ def read_answers(answers: Any, trust: Any) -> CheapAnswers:
     """Read somebody's own answers and scores."""
     labels = listed(answers) if hasattr(answers, "__len__") else list(answers)
     try:
-        scores = np.asarray(listed(trust), dtype=np.float64)
+        scores = np.array(trust if _is_plain(trust) else listed(trust), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise BatchError(f"`trust` must be a number for each answer: {error}.") from error
     if scores.shape != (len(labels),):
         raise BatchError(
             f"`trust` must be a number for each of {len(labels):,} answers, got {scores.shape}."
         )
-    known = scores[~np.isnan(scores)]
-    is_share = bool(len(known) and known.min() >= 0 and known.max() <= 1)
-    return CheapAnswers(labels, scores, is_share)
+    return CheapAnswers(labels, scores)
+
+
+def are_shares(trust: NDArray[np.float64]) -> bool:
+    """Return whether one less the trust can be the expected share of wrong answers."""
+    known = trust[~np.isnan(trust)]
+    return bool(len(known) and known.min() >= 0 and known.max() <= 1)
+
+
+def _is_plain(values: Any) -> bool:
+    """Return whether numpy reads values at once: none can be masked or NA."""
+    return type(values) is np.ndarray and values.dtype.kind in "fiu"
 
 
 def cheap_answers(decider: Decider, X: Any) -> CheapAnswers:
@@ -85,7 +90,7 @@ def cheap_answers(decider: Decider, X: Any) -> CheapAnswers:
     labels = listed(decisions.label)
     if not judged.all():
         labels = [label if is_one else None for label, is_one in zip(labels, judged, strict=True)]
-    return CheapAnswers(labels, np.where(judged, decisions.confidence, np.nan), is_share=True)
+    return CheapAnswers(labels, np.where(judged, decisions.confidence, np.nan))
 
 
 def _take(column: Any, rows: NDArray[np.intp]) -> Any:
@@ -119,9 +124,6 @@ def price_of_final(decider: Decider) -> float | None:
     return float(costs[-1] - costs[-2])
 
 
-def walk_order(trust: Sequence[NDArray[np.float64]], tie: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Order the rows of several tables together, the most trusted first.
-
-    Ties are broken by `tie`, which knows no answers.
-    """
-    return np.lexsort((tie, -np.concatenate(trust)))
+def walk_order(trust: NDArray[np.float64], random_order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Order rows, the most trusted first; ties stand in a random order, which knows no answers."""
+    return random_order[np.argsort(-trust[random_order], kind="stable")]

@@ -1,8 +1,8 @@
 """Calls of the final model: a function, a model or a live source; some at the same time.
 
 Whatever it is, a call is made for some rows and brings a label for each, or None. A call that
-raises an error brings none. If all calls of a round raise, the rows are not at fault, and the error
-is reported instead.
+raises an error brings none, and its rows count as failed. If all calls of a round raise, it may be
+that the rows are not at fault: the error is reported instead where nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from emsco.rows.columns import listed
 
 Rows = NDArray[np.intp]
 _MODEL_ROWS = 1_000  # in a call of a model in this process
+_MANY_CALLS = 10  # that all fail: the model is down, and with a job it can be asked again later
 
 
 class FinalModel(Protocol):
@@ -125,11 +126,10 @@ class Calls:
 def _in_order(found: Any, rows: Rows) -> Sequence[Any]:
     """Return one label per row, from a sequence or a mapping of position to label."""
     if isinstance(found, Mapping):
-        unknown = [place for place in found if place not in set(rows.tolist())]
+        unknown = found.keys() - set(rows.tolist())
         if unknown:
-            raise BatchError(
-                f"The final model answered for row {unknown[0]!r}, which it was not sent."
-            )
+            one = min(unknown, key=repr)
+            raise BatchError(f"The final model answered for row {one!r}, which it was not sent.")
         return [found.get(row) for row in rows.tolist()]
     if isinstance(found, str | bytes) or not hasattr(found, "__len__"):
         raise BatchError(
@@ -168,8 +168,12 @@ async def call_all(
     *,
     what: str,
     store: AnswersStore,
+    read: Callable[[Sequence[Any]], Sequence[Any]] = list,
 ) -> None:
-    """Call the final model for all these rows, and record every answer as it comes."""
+    """Call the final model for all these rows, and record every answer as it comes.
+
+    `read` gives the labels that are recorded, and refuses those that cannot be.
+    """
     size = calls.size(len(rows), stored=store.folder is not None)
     parts = iter([rows[start : start + size] for start in range(0, len(rows), size)])
     failed: list[Rows] = []
@@ -181,7 +185,7 @@ async def call_all(
         for part in parts:
             store.begin(part.tolist())
             try:
-                labels = await call(part)
+                labels = read(await call(part))
             except BatchError:
                 raise
             except Exception as error:  # it is somebody else's code
@@ -207,7 +211,8 @@ async def call_all(
             await asyncio.gather(*workers, return_exceptions=True)
     if not failed:
         return
-    if sum(map(len, failed)) == len(rows):
+    is_down = len(failed) >= _MANY_CALLS if store.folder is not None else not store.answers()
+    if sum(map(len, failed)) == len(rows) and (is_down or not store.answers()):
         raise BatchError(
             f"The final model answered no row: every call raised an error, first "
             f"{type(errors[0]).__name__}: {errors[0]}."

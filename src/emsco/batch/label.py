@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from emsco._utils.missing_values import is_missing
 from emsco._utils.progress import tell
 from emsco.batch.answers_store import AnswersStore, JobStore, MemoryStore
 from emsco.batch.ask import Wish
@@ -122,7 +124,8 @@ def label_batch(
     wish = Wish.of(agreement, confidence, max_missed, min_precision, questions)
     n_rows = X.shape[0]
     columns = read_columns(X, _names(X))
-    marks = RowMarks.of(n_rows, _listed(keys), columns)
+    values = RowMarks.of(n_rows, None, columns)
+    marks = values if keys is None else RowMarks.of(n_rows, _listed(keys), columns)
     index = _index(X) if keys is None else _listed(keys)
     decider = None if cascade is None else decider_of(cascade)
     if price is None and decider is not None:
@@ -136,7 +139,7 @@ def label_batch(
             raise BatchError("Without a cascade there is no `log`: its rows would fit the cascade.")
 
         def task(store: AnswersStore) -> Task:
-            return ColdStart(wish, X, store, read_known, costs, search, marks.digest)
+            return ColdStart(wish, X, store, read_known, costs, search, values.digest)
 
     else:
         if costs is not None or search is not None:
@@ -147,7 +150,7 @@ def label_batch(
             logged = _log_of(log, cascade, before_final(decider), marks, read_known)
 
         def task(store: AnswersStore) -> Task:
-            return WalkTask(wish, cheap, store, read_known, logged)
+            return WalkTask(wish, cheap, store, read_known, logged, rows=values.digest)
 
     return _label(task, calls, n_rows, marks, job, index)
 
@@ -257,7 +260,8 @@ def _label(
         task.open(marks)
         while (due := task.due()) is not None:
             name, rows = due
-            run(call_all(calls, rows, what=f"final model, {name}", store=store))
+            run(call_all(calls, rows, what=f"final model, {name}", store=store,
+                         read=task.read))  # fmt: skip
         tell("label", 1.0)
         return replace(task.result(), index=index, price=calls.price)
     finally:
@@ -284,14 +288,18 @@ def _read_known(known: Any, n_rows: int) -> list[Any]:
     """Return the known answer to each row, None where there is none."""
     if known is None:
         return [None] * n_rows
+    values: list[Any]
     if isinstance(known, Mapping):
-        beyond = [row for row in known if not isinstance(row, int) or not 0 <= row < n_rows]
+        beyond = [
+            row for row in known if not isinstance(row, Integral) or not 0 <= int(row) < n_rows
+        ]
         if beyond:
             raise BatchError(f"`known` names the row {beyond[0]!r}; there are {n_rows:,} rows.")
-        return [known.get(row) for row in range(n_rows)]
-    values = listed(known)
-    check_length(n_rows, "known", values)
-    return values
+        values = [known.get(row) for row in range(n_rows)]
+    else:
+        values = listed(known)
+        check_length(n_rows, "known", values)
+    return [None if is_missing(value) else value for value in values]
 
 
 def _parts(log: Any, shape: str, least: int) -> Sequence[Any]:

@@ -38,11 +38,13 @@ class LabelCodes:
 
     def read(self, labels: Any) -> Codes:
         """Return the code of each label; NO_LABEL where it is missing."""
-        values = listed(labels)
+        values = labels if type(labels) is list else listed(labels)
         try:
-            return np.array([self._codes[value] for value in values], dtype=np.int32)
-        except (KeyError, TypeError):  # new or missing ones
+            distinct = dict.fromkeys(values)
+        except TypeError:  # one that cannot be hashed is no label: say which
             return np.array([self.code(value) for value in values], dtype=np.int32)
+        codes = {value: self.code(value) for value in distinct}
+        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
 
     def code(self, label: Any) -> int:
         """Return the code of a label; NO_LABEL if it is missing."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from emsco._utils.missing_values import is_missing
-from emsco.batch.batch_labels import CHECKED, BatchLabels, check_length
+from emsco.batch.batch_labels import CHECKED, FAILED, BatchLabels, check_length
 from emsco.batch.cheap_answers import CheapAnswers
 from emsco.batch.row_marks import RowMarks
 from emsco.exceptions import BatchError
@@ -18,8 +19,11 @@ from emsco.rows.rows import Rows
 
 LIKE = (
     "the rows of the log are like those of the batch (same final model, prompt, period and "
-    "selection), and nothing else was done with them"
+    "selection, and rows that belong together are in one of the two), nothing else was done with "
+    "them, and they serve this batch alone"
 )
+LIKE_UNKNOWN = "the rows known beforehand were not chosen by what their answers would be"
+NOT_SHARED = "no row of the log is in the batch, which could not be checked"
 NOT_FITTED = "none of them was used to fit or choose the cascade, which could not be checked"
 
 
@@ -30,6 +34,8 @@ class Log:
     cheap: CheapAnswers
     final: list[Any]
     assumptions: tuple[str, ...]
+    shared: Mapping[int, Any] = field(default_factory=dict)  # answers, by row of the batch
+    marks: RowMarks = field(default_factory=RowMarks)
 
 
 def read_log(
@@ -45,12 +51,17 @@ def read_log(
 ) -> Log:
     """Check held-out rows, as far as that is possible.
 
-    A row of the batch with a key of the log leaves the walk: its answer is known, and is written to
-    `known`.
+    A row of the batch with a key of the log leaves the walk: its answer is known.
     """
     if isinstance(final, BatchLabels):
         taken = np.flatnonzero(final.origin == CHECKED)
         check_length(len(cheap), "log", final.labels)
+        n_failed = int((final.origin == FAILED).sum())
+        if n_failed:
+            raise BatchError(
+                f"In `log`, the final model gave {n_failed:,} rows no label. Checks that failed "
+                "would be left out, and the others would be easier than the batch."
+            )
         cheap, columns, rows = cheap.take(taken), None, None
         answers = [final.labels[row] for row in taken.tolist()]
         keys = None if keys is None else [keys[row] for row in taken.tolist()]
@@ -67,8 +78,12 @@ def read_log(
     if not answers:
         raise BatchError("`log` has no rows.")
     assumed = [LIKE]
+    if any(label is not None for label in known):
+        assumed.append(LIKE_UNKNOWN)
     marks = RowMarks.of(len(cheap), None if keys is None else listed(keys), columns)
-    _leave(marks, answers, batch, known)
+    shared = _shared(marks, answers, batch)
+    if not marks.comparable(batch):
+        assumed.append(NOT_SHARED)
     if fitted is None or fitted.rows is None or rows is None:
         assumed.append(NOT_FITTED)
     else:
@@ -80,21 +95,18 @@ def read_log(
             )
         if not found.tells:
             assumed.append(NOT_FITTED)
-    return Log(cheap, answers, tuple(assumed))
+    return Log(cheap, answers, tuple(assumed), shared, marks)
 
 
-def _leave(marks: RowMarks, answers: list[Any], batch: RowMarks, known: list[Any]) -> None:
-    """Let rows that the log has as well leave the batch, if keys say which they are."""
-    if not len(marks.hashes) or not len(batch.hashes) or marks.by_key != batch.by_key:
-        return
-    if not marks.overlap(batch):
-        return
+def _shared(marks: RowMarks, answers: list[Any], batch: RowMarks) -> dict[int, Any]:
+    """Return the answers to rows of the batch that the log has as well, if keys say which."""
+    if not marks.comparable(batch) or not marks.overlap(batch):
+        return {}
     if not marks.by_key:
         raise BatchError(
             "The log and the batch have rows in common. Give `keys`, and those of the log after "
             "its answers, so that they can leave the batch; or remove them."
         )
     answer_of = dict(zip(marks.hashes.tolist(), answers, strict=True))
-    for row, mark in enumerate(batch.hashes.tolist()):
-        if mark in answer_of and known[row] is None:
-            known[row] = answer_of[mark]
+    both = np.flatnonzero(np.isin(batch.hashes, marks.hashes))
+    return {int(row): answer_of[int(batch.hashes[row])] for row in both}

@@ -64,20 +64,19 @@ class Standing:
         The promise.
     left : int
         How many disagreements may be left among the cheap labels.
+    lacking : int
+        How many rows have no label, and count as disagreements too.
     share : Fraction
-        The share of disagreements that follows from it, at most.
+        The share of disagreements that follows from both, at most.
     holds : bool
-        Whether that is at most the promised share.
+        Whether the share of those left is at most the promised one: more calls change only these.
     """
 
     promise: Promise
     left: int
+    lacking: int
     share: Fraction
-
-    @property
-    def holds(self) -> bool:
-        """Whether the share is as promised."""
-        return self.share <= self.promise.share
+    holds: bool
 
 
 @dataclass(frozen=True)
@@ -100,25 +99,36 @@ class Labelled:
     def standings(self, promises: tuple[Promise, ...], found: list[int]) -> list[Standing]:
         """Return what each promise comes to.
 
-        `found` are the disagreements of each that were found above the stop after the walk.
+        `found` are the disagreements of each that were found above the stop after the walk. A row
+        that could not be answered is not one of them: what it would have been is unknown.
         """
+        lacking = int(np.equal(self.final, NO_LABEL).sum())
         left = [
             max(min(each.most - n, int((self.is_cheap & each.concerns(self.cheap)).sum())), 0)
             for each, n in zip(promises, found, strict=True)
         ]
+        others = dict(zip(promises, left, strict=True))
         return [
-            Standing(each, n, self._share(each, n, dict(zip(promises, left, strict=True))))
-            for each, n in zip(promises, left, strict=True)
+            Standing(
+                each,
+                n,
+                0 if each.kind == "false" else lacking,  # a row without a label is not labelled so
+                self._share(each, n, lacking, others),
+                self._share(each, n, 0, others) <= each.share,
+            )
+            for each, n in others.items()
         ]
 
-    def _share(self, promise: Promise, left: int, others: dict[Promise, int]) -> Fraction:
+    def _share(
+        self, promise: Promise, left: int, lacking: int, others: dict[Promise, int]
+    ) -> Fraction:
         if promise.kind == "agreement":
-            return Fraction(left, max(len(self.cheap), 1))
+            return Fraction(left + lacking, max(len(self.cheap), 1))
         if promise.kind == "false":
             n_labelled = int((self.labels == promise.code).sum())
             return Fraction(left, n_labelled) if left else Fraction(0)
-        right = self.least_right(promise, left, others)
-        return Fraction(left, right + left) if left else Fraction(0)
+        right, wrong = self.least_right(promise, left, others), left + lacking
+        return Fraction(wrong, right + wrong) if wrong else Fraction(0)
 
     def least_right(self, promise: Promise, left: int, others: dict[Promise, int]) -> int:
         """Return how many rows labelled as a class are so rightly, at least; it may be missed.

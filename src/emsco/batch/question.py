@@ -55,7 +55,7 @@ class Question:
     order : array of int
         The rows of the walk, the most trusted first. All others that are not known are sent.
     known : array of bool
-        The rows whose final answer was known beforehand.
+        The rows that were answered beforehand, or could not be.
     promises : tuple of Promise
         What is promised.
     terms : Terms
@@ -149,6 +149,7 @@ class Question:
         """Return what each promise comes to."""
         later = (final != NEVER) & ~self.known & ~self.below(final)
         later[self.checks] = False
+        later &= final != NO_LABEL
         found = [int(p.broken(self.cheap[later], final[later]).sum()) for p in self.promises]
         return Labelled(self.cheap, final).standings(self.promises, found)
 

@@ -13,21 +13,34 @@ from numpy.typing import NDArray
 from emsco.exceptions import BatchError, CertificateError
 from emsco.rows.columns import Columns
 from emsco.rows.fitted_rows import count_repeated, is_beyond_chance, is_same_table
-from emsco.rows.row_hashes import hash_exactly, hash_keys
+from emsco.rows.row_hashes import digest_of_names, hash_exactly, hash_keys
+
+_KEY = "key"
 
 
 @dataclass(frozen=True)
 class RowMarks:
-    """A hash of each row: of its key, or else of its values; none if there is neither."""
+    """A hash of each row: of its key, or else of its values; none if there is neither.
+
+    `kind` says of what: "key", or a digest of the columns' names. Marks of different kinds cannot
+    be compared.
+    """
 
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    by_key: bool = False
+    kind: str = ""
+
+    @property
+    def by_key(self) -> bool:
+        """Whether rows are recognised by their keys."""
+        return self.kind == _KEY
 
     @classmethod
     def of(cls, n_rows: int, keys: Any, columns: Columns | None) -> RowMarks:
         """Mark rows by their keys, or else by their values."""
         if keys is None:
-            return cls() if columns is None else cls(hash_exactly(columns))
+            if columns is None:
+                return cls()
+            return cls(hash_exactly(columns), digest_of_names(list(columns)))
         try:
             hashes = hash_keys(n_rows, None, keys)
         except CertificateError as error:
@@ -36,12 +49,12 @@ class RowMarks:
         twice = len(hashes) - len(np.unique(hashes))
         if twice:
             raise BatchError(f"`keys` must be unique; {twice:,} rows have the key of another one.")
-        return cls(hashes, by_key=True)
+        return cls(hashes, _KEY)
 
     @classmethod
-    def of_bytes(cls, data: bytes, *, by_key: bool) -> RowMarks:
+    def of_bytes(cls, data: bytes, kind: str) -> RowMarks:
         """Return marks that were written as bytes."""
-        return cls(np.frombuffer(data, dtype="<u8").astype(np.uint64), by_key)
+        return cls(np.frombuffer(data, dtype="<u8").astype(np.uint64), kind)
 
     @property
     def digest(self) -> str:
@@ -52,13 +65,23 @@ class RowMarks:
         """Return the hashes as bytes."""
         return self.hashes.astype("<u8").tobytes()
 
+    def comparable(self, others: RowMarks) -> bool:
+        """Return whether rows of both would be recognised."""
+        return bool(len(self.hashes) and len(others.hashes) and self.kind == others.kind)
+
+    def joined(self, others: RowMarks) -> RowMarks:
+        """Return these marks with those of other rows, as far as they can be compared."""
+        if not self.comparable(others):
+            return self
+        return RowMarks(np.append(self.hashes, others.hashes), self.kind)
+
     def overlap(self, others: RowMarks) -> bool:
         """Return whether some rows are the same: by key, or else more than chance explains.
 
         Rows that cannot be compared may be the same.
         """
         own, other = self.hashes, others.hashes
-        if not len(own) or not len(other) or self.by_key != others.by_key:
+        if not self.comparable(others):
             return True
         found = int(np.isin(own, other).sum())
         if self.by_key or not found or is_same_table(own, other):

@@ -180,6 +180,8 @@ def best_terms(
     >>> terms.tolerated, round(terms.rate, 2), round(terms.expected_cheap)
     ((3,), 0.31, 1232)
     """
+    if all(each.most >= n_rows for each in allowances):  # also if all rows disagree
+        return Terms(0.0, tuple(n_rows for _ in allowances), 0.0, float(n_rows))
     places = np.unique(np.linspace(0, n_rows - 1, min(n_rows, _GRID)).round().astype(np.intp))
     best: Terms | None = None
     for terms in _possible(allowances, risks is None, n_rows, held_out):
@@ -207,17 +209,21 @@ def _possible(
     """Give the rates that some promise makes worth trying, with what all tolerate at them."""
     for one in allowances:
         most = n_rows - one.most - 1  # as many are needed to be wrong
+        if most < 0:
+            continue
         numbers: Iterable[int] = _counts(min(most, max(one.most, _FEW)))
         if without_scores:
-            numbers = [min(_WITHOUT_SCORES, max(most, 0))]
+            numbers = [min(_WITHOUT_SCORES, most)]
         for tolerated in numbers:
             rate = rate_for(one.most, tolerated, one.error, held_out)
             if rate >= 1:
                 continue
             at_rate = [
-                tolerated if each is one else tolerated_at(rate, each.most, each.error, held_out)
+                tolerated if each is one
+                else n_rows if each.most >= n_rows
+                else tolerated_at(rate, each.most, each.error, held_out)
                 for each in allowances
-            ]
+            ]  # fmt: skip
             if None not in at_rate:
                 yield Terms(rate, tuple(int(each or 0) for each in at_rate), 0.0, 0.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +32,7 @@ from emsco.batch.log_rows import Log
 from emsco.batch.promises import NEVER, NO_LABEL, Codes, Standing
 from emsco.batch.question import CHECKS, MORE, REST, Question
 from emsco.batch.row_marks import RowMarks
-from emsco.cascade import decider_of
+from emsco.cascade import Decider, decider_of
 from emsco.core.costs import Costs
 from emsco.exceptions import BatchError, EmscoWarning
 from emsco.search import CascadeSearchCV
@@ -59,6 +59,9 @@ class Task(Protocol):
     def result(self) -> BatchLabels:
         """Return the labels."""
 
+    def read(self, labels: Sequence[Any]) -> list[Any]:
+        """Return labels that have come as they are recorded; refuse those that cannot be."""
+
 
 @dataclass
 class WalkTask:
@@ -71,14 +74,20 @@ class WalkTask:
     log: Log | None = None
     first: Mapping[int, Any] = field(default_factory=dict)  # answers of a first part, by row
     first_held: frozenset[int] = frozenset()  # of them, those that serve as held-out rows
+    rows: str = ""  # a digest of the rows' values
 
     def __post_init__(self) -> None:
         self.codes = LabelCodes()
         self.codes.read(self.cheap.labels)
-        known = [self.first.get(row, label) for row, label in enumerate(self.known)]
-        self._known = self.codes.read(known)
-        # A row of the first part without an answer is not sent again.
-        self._lost = [row for row, label in self.first.items() if label is None]
+        self._planned = self.codes.read(self.known)
+        self._planned[self._planned == NO_LABEL] = NEVER
+        self._known = self._planned.copy()
+        shared = {} if self.log is None else self.log.shared
+        # A row of the first part without an answer has none, and is not sent again.
+        for row, label in [*self.first.items(), *shared.items()]:
+            self._known[row] = self.codes.code(label)
+            if row not in self.first_held and row not in shared:
+                self._planned[row] = self._known[row]
         self._question: Question | None = None
 
     @property
@@ -91,36 +100,51 @@ class WalkTask:
             made: list[Question] = []
 
             def make() -> str:
-                made.append(make_question(self.wish, self.cheap, self.codes, self._known,
-                                          self.store.secret, log=log))  # fmt: skip
-                return json.dumps(fixed_of(made[0]))
+                made.append(self._make(log, None))
+                return json.dumps([fixed_of(made[0]), made[0].digest.hex()])
 
-            fixed = json.loads(self.store.terms(make))
-            self._question = made[0] if made else make_question(
-                self.wish, self.cheap, self.codes, self._known, self.store.secret, log=log,
-                fixed=fixed,
-            )  # fmt: skip
+            fixed, digest = json.loads(self.store.fixed("terms", make))
+            self._question = made[0] if made else self._make(log, fixed)
+            if self._question.digest.hex() != digest:
+                raise BatchError(
+                    f"The job {self.store.folder} was begun with other versions of libraries, "
+                    "which order its rows otherwise; go on with those."
+                )
         return self._question
+
+    def _make(self, log: Any, fixed: Any) -> Question:
+        return make_question(self.wish, self.cheap, self.codes, self._known, self.store.secret,
+                             log=log, within=bool(self.first), planned=self._planned,
+                             fixed=fixed)  # fmt: skip
 
     def open(self, marks: RowMarks) -> None:
         """Record what is asked, before any row is sent."""
-        labels = json.dumps([self.wish.plain(), self.cheap.labels, self.known], default=repr)
-        parts = [b"walk", labels.encode(), self.cheap.trust.tobytes(), marks.to_bytes()]
+        arrays: list[NDArray[Any]] = [
+            self.codes.read(self.cheap.labels),
+            self.cheap.trust,
+            self._known,
+            self._planned,
+        ]
         if self.log is not None:
-            held = json.dumps([self.log.cheap.labels, self.log.final], default=repr)
-            parts += [held.encode(), self.log.cheap.trust.tobytes()]
+            own = self.log.cheap
+            arrays += [self.codes.read(own.labels), own.trust, self.codes.read(self.log.final)]
+            marks = marks.joined(self.log.marks)
+        plain = json.dumps([self.wish.plain(), self.codes.labels, self.rows], default=repr)
+        parts = [b"walk", plain.encode(), marks.to_bytes(), *(array.tobytes() for array in arrays)]
         identity = digest_of(parts).hex()
         self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
 
     def _final(self) -> Codes:
         question = self.question
         final = np.full(len(self.cheap), NEVER, dtype=np.int32)
-        final[question.known] = self._known[question.known]
-        final[self._lost] = NO_LABEL
-        for row, label in self.store.answers().items():
-            if row not in self.first:
-                final[row] = self.codes.code(label)
+        answers = self.store.answers()
+        final[np.fromiter(answers, np.intp, len(answers))] = self.codes.read([*answers.values()])
+        final[question.known] = self._known[question.known]  # also of a first part
         return final
+
+    def read(self, labels: Sequence[Any]) -> list[Any]:
+        """Return labels as they are recorded."""
+        return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
         """Return the rows to send next."""
@@ -157,7 +181,8 @@ class WalkTask:
         notes = [] if self.store.folder is not None else [without_job()]
         n_failed = int((final == NO_LABEL).sum())
         if n_failed:
-            notes.insert(0, f"{n_failed:,} rows have no label: the final model gave none.")
+            notes.insert(0, f"{n_failed:,} rows have no label: the final model gave none. They "
+                            "count as different.")  # fmt: skip
         return BatchLabels(
             labels=self.codes.decode(codes.tolist()),
             origin=origin,
@@ -189,8 +214,8 @@ class WalkTask:
         promise, share = standing.promise, float(standing.share)
         if promise.kind == "agreement":
             return (
-                f"at most {standing.left:,} of {n_rows:,} labels differ from what the final model "
-                f"would have said (agreement at least {1 - share:.6g})"
+                f"at most {standing.left + standing.lacking:,} of {n_rows:,} labels differ from "
+                f"what the final model would have said (agreement at least {1 - share:.6g})"
             )
         label = repr(self.codes.labels[promise.code])
         if promise.kind == "missed":
@@ -212,7 +237,7 @@ class ColdStart:
     known: list[Any] = field(repr=False)
     costs: Costs | None
     search: CascadeSearchCV | None
-    rows: str  # a digest of the rows
+    rows: str  # a digest of the rows' values
 
     def __post_init__(self) -> None:
         if (self.costs is None) == (self.search is None):
@@ -227,6 +252,7 @@ class ColdStart:
             )
         self._part = free[shuffled(self.store.secret, "first part", len(free))][:size]
         self._walk: WalkTask | None = None
+        self.codes = LabelCodes()
 
     def open(self, marks: RowMarks) -> None:
         """Record what is asked, before any row is sent."""
@@ -234,6 +260,12 @@ class ColdStart:
                             repr(self.costs), repr(self.search)], default=repr)  # fmt: skip
         identity = sha256(b"cold start" + plain.encode()).hexdigest()
         self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
+
+    def read(self, labels: Sequence[Any]) -> list[Any]:
+        """Return labels as they are recorded."""
+        if self._walk is not None:
+            return self._walk.read(labels)
+        return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
         """Return the rows to send next."""
@@ -260,19 +292,33 @@ class ColdStart:
             answers = self.store.answers()
             fitted, held = np.split(self._part, [len(self._part) // 2])
             usable = [row for row in fitted.tolist() if answers[row] is not None]
-            search = self.search
-            if search is None:
-                search = CascadeSearchCV(costs=self.costs, random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", EmscoWarning)  # the walk does not rest on it
-                search.fit(_safe_indexing(self.X, np.array(usable)),
-                           np.array([answers[row] for row in usable]))  # fmt: skip
-            cheap = cheap_answers(decider_of(search), self.X)
+
+            def fitted_cascade() -> Decider:
+                search = self.search
+                if search is None:
+                    search = CascadeSearchCV(costs=self.costs, random_state=0)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", EmscoWarning)  # the walk does not rest on it
+                    search.fit(_safe_indexing(self.X, np.array(usable)),
+                               np.array([answers[row] for row in usable]))  # fmt: skip
+                return decider_of(search)
+
+            cheap = self._fixed_answers(fitted_cascade)
             log = Log(cheap.take(held), [answers[row] for row in held.tolist()], ())
             first = {row: answers[row] for row in self._part.tolist()}
             self._walk = WalkTask(self.wish, cheap, self.store, self.known, log, first,
                                   frozenset(held.tolist()))  # fmt: skip
         return self._walk
+
+    def _fixed_answers(self, fitted_cascade: Callable[[], Decider]) -> CheapAnswers:
+        """Return the cheap answers as they were first: another fit would draw other coins."""
+
+        def make() -> str:
+            found = cheap_answers(fitted_cascade(), self.X)
+            return json.dumps([found.labels, found.trust.tolist()])
+
+        labels, trust = json.loads(self.store.fixed("cheap", make))
+        return CheapAnswers(labels, np.array(trust, dtype=np.float64))
 
 
 def first_part(n_rows: int) -> int:

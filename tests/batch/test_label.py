@@ -1,0 +1,171 @@
+"""Whole batches: containers, labels of all types, cascades with a final model, kills."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from emsco import CascadeClassifier, CascadeSearchCV
+from emsco.batch import label_answers, label_batch, plan_batch
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import BatchError, EmscoWarning
+
+X, Y, COSTS = make_costly_classification(1600, 3, class_sep=2, random_state=0)
+VALUES = np.asarray(X)
+NAMES = [f"x{i}" for i in range(VALUES.shape[1])]
+FRAMES = {
+    "pandas": lambda rows: pd.DataFrame(VALUES[rows], columns=NAMES),
+    "polars": lambda rows: pl.DataFrame(VALUES[rows], schema=NAMES),
+    "array": lambda rows: VALUES[rows],
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_rows_come_to_the_final_model_in_their_container(frame):
+    rows = FRAMES[frame]
+    cascade = CascadeClassifier(costs=COSTS).fit(rows(slice(400)), Y[:400])
+    batch, kinds = rows(slice(400, None)), set()
+
+    def final(some):
+        kinds.add(type(some))
+        return (np.asarray(some)[:, 0] > 0).astype(int).tolist()
+
+    found = label_batch(cascade, batch, final, agreement=0.9)
+    truth = (VALUES[400:, 0] > 0).astype(int)
+    sent = found.origin != "cheap"
+    assert kinds == {type(batch)}
+    assert (np.array(found.labels)[sent] == truth[sent]).all()
+
+
+def test_only_the_stages_before_a_final_model_answer_and_rows_without_an_answer_are_sent():
+    final = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X[:300], Y[:300])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmscoWarning)
+        search = CascadeSearchCV(costs=COSTS, final=final, final_cost=50.0, target="agreement",
+                                 max_stages=3, random_state=0).fit(X[300:900])  # fmt: skip
+    batch = X[900:].copy()
+    found = label_batch(search, batch, final, agreement=0.95)
+    truth = final.predict(batch)
+    wrong = np.array(found.labels) != truth
+    assert wrong.mean() <= 0.05
+    assert not wrong[found.origin != "cheap"].any()
+    assert found.price == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("labels", [
+    ["yes", "no"], [0, 1], [True, False], [0.5, 1.5], ["", " "], ["1", "1.0"], [-1, -2],
+])  # fmt: skip
+def test_labels_of_every_type_come_back_as_they_were(labels):
+    cheap = [labels[i % 2] for i in range(200)]
+    found = label_answers(cheap, [0.99] * 200, lambda rows: [cheap[i] for i in rows],
+                          agreement=0.9)  # fmt: skip
+    assert found.labels == cheap
+    assert {type(label) for label in found.labels} == {type(label) for label in labels}
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+def test_rows_without_a_cheap_answer_or_trust_are_always_sent(nothing):
+    cheap = [nothing if i % 10 == 0 else "no" for i in range(300)]
+    trust = [np.nan if i % 15 == 1 else 0.99 for i in range(300)]
+    found = label_answers(cheap, trust, lambda rows: ["no"] * len(rows), agreement=0.9)
+    gone = np.array([i % 10 == 0 or i % 15 == 1 for i in range(300)])
+    assert set(found.origin[gone]) == {"asked"}
+    assert set(found.labels) == {"no"}
+
+
+def test_a_batch_that_is_known_as_a_whole_needs_no_call():
+    found = label_answers(["a"] * 50, [0.9] * 50, pytest.fail, agreement=0.9, known=["b"] * 50)
+    assert found.n_calls == 0
+    assert found.labels == ["b"] * 50
+
+
+def test_a_batch_too_small_says_from_how_many_rows_on_it_saves():
+    with pytest.raises(BatchError, match="It saves calls from 100 rows on"):
+        label_answers(["a"] * 99, [0.9] * 99, pytest.fail, agreement=0.99)
+
+
+def test_plans_know_the_price_and_refuse_what_is_no_share():
+    plan = plan_batch(trust=np.linspace(1, 0.8, 5000), price=2.0, n_log=500)
+    calls = [row["calls"] for row in plan.rows]
+    assert all(row["price"] == 2 * row["calls"] for row in plan.rows)
+    assert calls[0] < calls[2] < calls[4]
+    without = [row["calls"] for row in plan_batch(trust=np.linspace(1, 0.8, 5000)).rows]
+    assert all(own <= other for own, other in zip(calls, without, strict=True))
+    with pytest.raises(BatchError, match="must be between 0 and 1"):
+        plan_batch(trust=[2.0, 3.0])
+
+
+def test_a_cold_start_keeps_its_promise_and_goes_on_where_it_was(tmp_path):
+    truth = (VALUES[:, 0] > 0).astype(int)
+    calls = []
+
+    def final(rows):
+        calls.append(len(rows))
+        if sum(calls) > 500 and len(calls) == 26:
+            raise KeyboardInterrupt
+        return [int(row[0] > 0) for row in np.asarray(rows)]
+
+    options = {"costs": COSTS, "agreement": 0.9, "job": tmp_path, "rows_per_call": 20,
+               "concurrency": 1}  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        label_batch(None, X, final, **options)
+    found = label_batch(None, X, final, **options)
+    assert sum(calls) == found.n_calls + 20
+    assert found.lost == 20
+    assert (np.array(found.labels) != truth).mean() <= 0.1
+    assert found.assumptions == ()
+    assert label_batch(None, X, pytest.fail, **options).labels == found.labels
+
+
+PROGRAM = """
+import json, sys, time
+from emsco.batch import label_answers
+job, calls = sys.argv[1:]
+cheap = ["a" if i % 3 else "b" for i in range(400)]
+def final(rows):
+    with open(calls, "a") as file:
+        file.write(json.dumps(rows) + "\\n")
+    time.sleep(0.002)
+    return ["b" if i % 5 == 0 else "a" for i in rows]
+found = label_answers(cheap, [0.9] * 400, final, agreement=0.9, job=job, concurrency=4)
+print(json.dumps([found.labels, found.lost, found.n_calls]))
+"""
+
+
+def killed(tmp_path, kills, seed):
+    """Kill a process at random moments, then let it end; return what it says, and its calls."""
+    rng, calls = random.Random(seed), tmp_path / "calls"
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), str(calls)]
+    for _ in range(kills):
+        before = len(calls.read_text().splitlines()) if calls.exists() else 0
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wanted = before + rng.randrange(1, 25)
+        while process.poll() is None:
+            if calls.exists() and len(calls.read_text().splitlines()) >= wanted:
+                process.send_signal(signal.SIGKILL)
+            time.sleep(0.001)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    rows = [row for line in Path(calls).read_text().splitlines() for row in json.loads(line)]
+    return (*json.loads(done.stdout), rows)
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.nightly)])
+def test_a_killed_process_pays_only_for_calls_in_flight_again(tmp_path, kills):
+    labels, lost, n_calls, rows = killed(tmp_path, kills, seed=kills)
+    again = len(rows) - len(set(rows))
+    assert again <= lost <= 4 * kills
+    assert len(set(rows)) == n_calls
+    assert all(labels[i] == ("b" if i % 5 == 0 else "a") for i in rows)
+    assert max(rows.count(row) for row in set(rows)) <= 1 + kills
