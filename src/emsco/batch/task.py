@@ -50,8 +50,11 @@ class Due(NamedTuple):
 class Task(Protocol):
     """Protocol of what is done step by step, by whoever sends rows to the final model."""
 
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
+
     def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+        """Record what is asked."""
 
     def due(self) -> Due | None:
         """Return the rows to send next, given the answers that the store has; None at the end."""
@@ -93,24 +96,34 @@ class WalkTask:
             def make() -> str:
                 made.append(make_question(self.wish, self.cheap, self._codes, self._known,
                                           self.store.secret, log=log))  # fmt: skip
-                return json.dumps(fixed_of(made[0]))
+                return json.dumps([fixed_of(made[0]), made[0].digest.hex()])
 
-            fixed = json.loads(self.store.terms(make))
+            fixed, digest = json.loads(self.store.terms(make))
             self._question = made[0] if made else make_question(
                 self.wish, self.cheap, self._codes, self._known, self.store.secret, log=log,
                 fixed=fixed,
             )  # fmt: skip
+            if self._question.digest.hex() != digest:
+                raise BatchError(
+                    "The cheap answers to these rows, or their order, are not what they were when "
+                    "the first rows were sent. Go on with the versions of emsco, numpy and "
+                    "scikit-learn of then."
+                )
         return self._question
 
-    def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
         labels = json.dumps([self.wish.plain(), self.cheap.labels, self.known], default=repr)
         parts = [b"walk", labels.encode(), self.cheap.trust.tobytes(), marks.to_bytes()]
         if self.log is not None:
             held = json.dumps([self.log.cheap.labels, self.log.final], default=repr)
             parts += [held.encode(), self.log.cheap.trust.tobytes()]
         identity = digest_of(parts).hex()
-        self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
+        return Inquiry(identity, self.wish.level, self.wish.allowed_error, marks)
+
+    def open(self, marks: RowMarks) -> None:
+        """Record what is asked."""
+        self.store.open(self.inquiry(marks))
 
     def _final(self) -> Codes:
         question = self.question
@@ -228,12 +241,16 @@ class ColdStart:
         self._part = free[shuffled(self.store.secret, "first part", len(free))][:size]
         self._walk: WalkTask | None = None
 
-    def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
         plain = json.dumps([self.wish.plain(), self.known, self.rows,
                             repr(self.costs), repr(self.search)], default=repr)  # fmt: skip
         identity = sha256(b"cold start" + plain.encode()).hexdigest()
-        self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
+        return Inquiry(identity, self.wish.level, self.wish.allowed_error, marks)
+
+    def open(self, marks: RowMarks) -> None:
+        """Record what is asked."""
+        self.store.open(self.inquiry(marks))
 
     def due(self) -> Due | None:
         """Return the rows to send next."""
