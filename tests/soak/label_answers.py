@@ -191,9 +191,13 @@ def mutated(name: str, answers: list[Record], rng: np.random.Generator) -> bytes
 def written(records: list[Record], rng: np.random.Generator) -> bytes:
     """Write answers as CSV, with quotes where they are needed or around every cell."""
     text = io.StringIO()
-    quoting = csv.QUOTE_ALL if rng.random() < 0.2 else csv.QUOTE_MINIMAL
     names = list(records[0]) if records else ["id", "text", "label"]
-    writer = csv.DictWriter(text, names, quoting=quoting, lineterminator="\n")
+    writer = csv.DictWriter(
+        text,
+        names,
+        quoting=csv.QUOTE_ALL if rng.random() < 0.2 else csv.QUOTE_MINIMAL,
+        lineterminator="\n",
+    )
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue().encode()

@@ -39,7 +39,10 @@ def calls_of(
             raise ModelError(f"{settings.rows} has no column {lacking[0]!r}, which {path} needs.")
         final, frame = _Model(model, rows.words), frame[names]
     elif is_named(settings.final):
-        final = _Function(import_named(settings.final, "--final", "function"), rows.words)
+        function = import_named(settings.final, "--final", "function")
+        if not callable(function):
+            raise ModelError(f"--final {settings.final} must be a function, got {function!r}.")
+        final = _Function(function, rows.words)
     else:
         raise ModelError(
             f"--final takes a .skops or .onnx file, or module:function; got {settings.final!r}."

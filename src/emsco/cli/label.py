@@ -160,7 +160,6 @@ def _begin(
     rows_per_call: int | None,
 ) -> None:
     from emsco.batch.answers_store import JobStore
-    from emsco.batch.final_calls import check_calls
     from emsco.batch.label import send_all
     from emsco.cli._label_job import Begun, LabelJob, open_store
     from emsco.cli._label_rows import read_label_rows
@@ -180,7 +179,6 @@ def _begin(
             from emsco.cli._label_final import calls_of
 
             calls = calls_of(settings, job.rows, concurrency, rows_per_call)
-            check_calls(calls, job.rows.batch.n_rows)
         job.open(new)
         job.declare(new)
         if calls is not None:
@@ -229,11 +227,7 @@ def next_(
         found = LabelJob(job, store, settings, rows)
         found.open([])
         waiting = found.waiting()
-        if waiting is not None:
-            if not waiting.answers.exists():
-                raise ArtifactError(
-                    f"There is no {waiting.answers}, with the answers to {waiting.ask}."
-                )
+        if waiting is not None and waiting.answers.exists():
             if failed is not None and found.rows.words.unknown(failed) is None:
                 raise BatchError(f"--failed {failed!r} is a label; choose another word.")
             found.take(waiting, failed, newlines_in_cells=newlines_in_cells)
@@ -262,6 +256,7 @@ def _proceed(job: LabelJob) -> None:
     """Write the rows that are due, or the labels."""
     from emsco.cli._label_job import EVIDENCE, LABELS
 
+    waiting = job.waiting()
     asked = job.ask()
     if asked is None:
         print_text(str(job.finish()))
@@ -271,7 +266,8 @@ def _proceed(job: LabelJob) -> None:
     price = job.settings.price
     cost = "" if price is None else f" for {len(due.rows) * price:,.6g}"
     note(
-        f"Written: {files.ask}, with {len(due.rows):,} of {job.rows.batch.n_rows:,} rows to be "
-        f"answered{cost} ({due.name}). Put the answers into {files.answers}, with the columns "
-        f"{job.rows.key} and {job.settings.label}, and run `emsco label next {job.folder}`."
+        f"{'Waiting' if waiting else 'Written'}: {files.ask}, with {len(due.rows):,} of "
+        f"{job.rows.batch.n_rows:,} rows to be answered{cost} ({due.name}). Put the answers into "
+        f"{files.answers}, with the columns {job.rows.key} and {job.settings.label}, and run "
+        f"`emsco label next {job.folder}`."
     )
