@@ -32,7 +32,7 @@ CREATE TABLE flight (question TEXT NOT NULL, row INTEGER NOT NULL,
 CREATE TABLE lost (question TEXT NOT NULL, row INTEGER NOT NULL);
 """
 # A question that was refused before anything was fixed or sent may be asked otherwise.
-_ASKED = """
+_COUNTED = """
 SELECT identity, level, by_key, row_hashes FROM question WHERE terms IS NOT NULL OR identity IN
 (SELECT question FROM answer UNION SELECT question FROM flight UNION SELECT question FROM lost)
 """
@@ -168,7 +168,7 @@ class JobStore:
         """Record a question; refuse one about rows that others were about, beyond its level."""
         self._identity = inquiry.identity
         with self._named_errors(), self._transaction():
-            earlier = self._rows(_ASKED)
+            earlier = self._rows(_COUNTED)
             if inquiry.identity not in {identity for identity, *_ in earlier}:
                 used = sum(
                     level

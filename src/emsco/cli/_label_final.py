@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 from emsco._utils.missing_values import is_missing
 from emsco.batch.final_calls import Calls
@@ -37,7 +38,7 @@ def calls_of(
         lacking = sorted(set(names) - set(frame.columns))
         if lacking:
             raise ModelError(f"{settings.rows} has no column {lacking[0]!r}, which {path} needs.")
-        final, frame = _Model(model, rows.words), frame[names]
+        final, frame = _NamedModel(model, rows.words), frame[names]
     elif is_named(settings.final):
         function = import_named(settings.final, "--final", "function")
         if not callable(function):
@@ -47,11 +48,11 @@ def calls_of(
         raise ModelError(
             f"--final takes a .skops or .onnx file, or module:function; got {settings.final!r}."
         )
-    return Calls(final, lambda places: frame.iloc[places], price=settings.price,
+    return Calls(final, lambda places: _safe_indexing(frame, places), price=settings.price,
                  concurrency=concurrency, rows_per_call=rows_per_call)  # fmt: skip
 
 
-class _Model:
+class _NamedModel:
     """A model, whose labels are those of the job."""
 
     def __init__(self, model: Any, words: LabelWords) -> None:

@@ -176,7 +176,7 @@ class LabelJob:
         files = self._files(len(rounds))
         if not files.ask.exists():  # never over one that somebody may have filled in
             order = shuffled(self.store.secret, files.ask.name, len(due.rows))
-            _write(files.ask, self.rows.shown.take(due.rows[order]))
+            _write(files.ask, self.rows.visible.take(due.rows[order]))
         return files, due
 
     def finish(self) -> BatchLabels:

@@ -43,7 +43,7 @@ class LabelRows:
         The column by which files name rows.
     keys : list of str
         What it has for each row.
-    shown : Table
+    visible : Table
         What is shown of the rows: neither cheap answers nor known ones.
     frame : callable
         Returns what is shown as a pandas frame, for a final model.
@@ -53,7 +53,7 @@ class LabelRows:
     words: LabelWords
     key: str
     keys: list[str]
-    shown: pa.Table = field(repr=False)
+    visible: pa.Table = field(repr=False)
     frame: Callable[[], Any] = field(repr=False)
 
 
@@ -85,7 +85,7 @@ def read_label_rows(settings: LabelSettings, new: Sequence[str]) -> LabelRows:
     reader = _Reader(settings, LabelWords((), new), table, keys)
     frame = partial(_frame, settings, [name for name in names if name != key])
     return LabelRows(
-        reader.batch(), reader.words, key, keys, _shown(table, key, keys, names), frame
+        reader.batch(), reader.words, key, keys, _visible(table, key, keys, names), frame
     )
 
 
@@ -108,7 +108,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     return ["" if value is None else text_of(value) for value in as_objects(column).tolist()]
 
 
-def _shown(table: pa.Table, key: str, keys: list[str], names: Sequence[str]) -> pa.Table:
+def _visible(table: pa.Table, key: str, keys: list[str], names: Sequence[str]) -> pa.Table:
     """Return what ask files have: the key or the number of each row, and the columns."""
     columns: dict[str, Any] = {key: pa.array(keys)}
     for name in names:

@@ -133,11 +133,11 @@ def begin(
 def _check(settings: LabelSettings, new: Sequence[str]) -> None:
     """Refuse options that contradict one another."""
     ways = {"--model": settings.model, "--answers": settings.answers, "--costs": settings.costs}
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) != 1:
+    chosen = [name for name, value in ways.items() if value is not None]
+    if len(chosen) != 1:
         raise BatchError(
             "Give one of --model, a cheap model, --answers, a column of cheap answers, or --costs, "
-            f"if there is neither; got {' and '.join(given) or 'none'}."
+            f"if there is neither; got {' and '.join(chosen) or 'none'}."
         )
     if (settings.answers is None) != (settings.trust is None):
         raise BatchError("--answers needs --trust, the column that says how sure each is.")
@@ -257,12 +257,12 @@ def _proceed(job: LabelJob) -> None:
     from emsco.cli._label_job import EVIDENCE, LABELS
 
     waiting = job.waiting()
-    asked = job.ask()
-    if asked is None:
+    found = job.ask()
+    if found is None:
         print_text(str(job.finish()))
         note(f"Written: {job.folder / LABELS} and {job.folder / EVIDENCE}.")
         return
-    files, due = asked
+    files, due = found
     price = job.settings.price
     cost = "" if price is None else f" for {len(due.rows) * price:,.6g}"
     note(
