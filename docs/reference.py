@@ -77,6 +77,11 @@ TASKS = {
         "Models as the last stage, and what cheaper stages save.",
         ["savings", "final"],
     ),
+    "batch": (
+        "A batch",
+        "Labels as an expensive model would give them, for a part of its calls.",
+        ["batch.label_batch", "batch.label_answers", "batch", "plotting.CallsDisplay"],
+    ),
     "live": (
         "Live sources",
         "Features fetched while a row is decided.",

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
+PROGRAMS = {"emsco": [sys.executable, "-m", "emsco"], "python": [sys.executable]}
 
 
 def environment() -> dict[str, str]:
@@ -38,9 +39,8 @@ def run_commands(section: str | None, folder: Path, page: Path = README) -> int:
     assert commands[0][0].startswith("pip install 'emsco["), commands[0]
     for command, printed in commands[1:]:
         name, *arguments = shlex.split(command)
-        assert name == "emsco", command
         process = subprocess.run(
-            [sys.executable, "-m", "emsco", *arguments],
+            [*PROGRAMS[name], *arguments],
             cwd=folder, capture_output=True, text=True, env={**environment(), "COLUMNS": "80"},
         )  # fmt: skip
         assert process.returncode == 0, process.stderr

@@ -5,10 +5,12 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import re
+import runpy
 import sys
 from collections import deque
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from readme import run_commands
 
@@ -81,6 +83,20 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
     for column, words in said:
         line = next(line for line in lines if line.split(" ")[0] == column)
         assert all(part.strip() in line for part in words.split("...")), line
+
+
+def test_the_commands_of_the_page_on_labelling_print_what_it_shows(tmp_path, monkeypatch):
+    """In an empty folder; the promise is kept, too."""
+    monkeypatch.chdir(tmp_path)
+    assert run_commands(None, tmp_path, DOCS / "labelling.md") == 7
+    answers = runpy.run_path("final.py")
+    for job, key in (("job", "id"), ("once", "row")):
+        labels = pd.read_csv(tmp_path / job / "labels.csv")
+        assert labels.columns.tolist() == [key, "label", "origin", "cheap", "trust"]
+        right = labels["label"] == answers["answer"](pd.read_csv(tmp_path / "pages.csv"))
+        assert right[labels["origin"] != "cheap"].all()
+        assert (~right).sum() <= 3 * 168, "broken once in a hundred times, but never by so much"
+        assert 0.1 < (labels["origin"] != "cheap").mean() < 0.4
 
 
 def sections():

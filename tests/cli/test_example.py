@@ -11,6 +11,7 @@ from emsco.datasets import load_cleveland
 
 FILES = {
     "cleveland": {"heart.csv", "heart-costs.toml"},
+    "label": {"pages.csv", "past.csv", "model.emsco", "final.py"},
     "loans": {"loans.csv", "loans-fresh.csv", "loans-costs.toml"},
     "savings": {"log.csv", "model.skops", "log-costs.toml"},
 }
@@ -39,7 +40,7 @@ def test_rows_and_prices_are_those_of_the_loader(tmp_path):
 def test_an_unknown_name_and_a_folder_that_is_not_there_are_answered(tmp_path):
     called = call("example", "clevland", "--out", tmp_path)
     assert called.code == 2
-    assert "The examples are cleveland, loans, savings" in called.err
+    assert "The examples are cleveland, label, loans, savings" in called.err
     assert "did you mean 'cleveland'?" in called.err
     called = call("example", "cleveland", "--out", tmp_path / "none")
     assert called.code == 2

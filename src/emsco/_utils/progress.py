@@ -352,8 +352,9 @@ def command_progress() -> Iterator[None]:
     def show(what: str, done: float) -> None:
         nonlocal task, since, pace
         now = time.monotonic()
-        if what != task:
-            task, since, pace = what, now, Pace(now)
+        name = what.partition(": ")[0]  # what stands after it is how far the task is, in its words
+        if name != task:
+            task, since, pace = name, now, Pace(now)
         pace.advance(done, now)
         head = f"emsco: {what}{f' {done:.0%}' if done else ''}"
         if isinstance(display, ProgressBar):

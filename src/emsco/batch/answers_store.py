@@ -33,6 +33,12 @@ CREATE TABLE flight (question TEXT NOT NULL, row INTEGER NOT NULL,
                      PRIMARY KEY (question, row)) WITHOUT ROWID;
 CREATE TABLE lost (question TEXT NOT NULL, row INTEGER NOT NULL);
 """
+# A question that was refused before anything was fixed or sent may be asked otherwise.
+_COUNTED = """
+SELECT identity, level, allowed, kind, row_hashes FROM question WHERE identity IN
+(SELECT question FROM fixed UNION SELECT question FROM answer UNION SELECT question FROM flight
+ UNION SELECT question FROM lost)
+"""
 
 
 @dataclass(frozen=True)
@@ -165,8 +171,7 @@ class JobStore:
         """Record a question; refuse one about rows that others were about, beyond its level."""
         self._identity = inquiry.identity
         with self._named_errors(), self._transaction():
-            query = "SELECT identity, level, allowed, kind, row_hashes FROM question"
-            earlier = self._rows(query)
+            earlier = self._rows(_COUNTED)
             if inquiry.identity not in {identity for identity, *_ in earlier}:
                 same = [
                     (level, most)
@@ -184,7 +189,7 @@ class JobStore:
                         "question, or declare with the first how many `questions` there will be."
                     )
                 self._db.execute(
-                    "INSERT INTO question VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR IGNORE INTO question VALUES (?, ?, ?, ?, ?)",
                     (inquiry.identity, inquiry.level, inquiry.allowed, inquiry.rows.kind,
                      inquiry.rows.to_bytes()),
                 )  # fmt: skip
@@ -243,6 +248,23 @@ class JobStore:
         query = "SELECT count(*) FROM lost WHERE question = ?"
         with self._named_errors():
             return int(self._rows(query, self._identity)[0][0])
+
+    @staticmethod
+    def is_there(folder: str | os.PathLike[str]) -> bool:
+        """Return whether a folder is a job."""
+        return Path(folder, _FILE).exists()
+
+    def note(self, name: str) -> str | None:
+        """Return a note of whoever sends the rows; None if there is none."""
+        with self._named_errors():
+            found = self._rows("SELECT value FROM job WHERE name = ?", f"note: {name}")
+            return str(found[0][0], "utf-8") if found else None
+
+    def set_note(self, name: str, text: str) -> None:
+        """Keep a note of whoever sends the rows."""
+        with self._named_errors(), self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO job VALUES (?, ?)",
+                             (f"note: {name}", text.encode()))  # fmt: skip
 
     def close(self) -> None:
         """Close the file, for the next process."""

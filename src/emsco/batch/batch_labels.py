@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._utils.atomic_write import write_whole
 from emsco._utils.text_table import html_table, text_table
 from emsco.exceptions import ArtifactError, BatchError, require
 
@@ -163,11 +164,7 @@ class BatchLabels:
         body = json.dumps(plain, default=str)
         digest = sha256(body.encode()).hexdigest()
         text = f'{{"format": "{_FORMAT}", "sha256": "{digest}", "batch": {body}}}\n'
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise ArtifactError(f"{path} cannot be written: {error.strerror}.") from error
+        write_whole(path, [text.encode()])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BatchLabels:

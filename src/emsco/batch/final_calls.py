@@ -195,9 +195,13 @@ async def call_all(
             else:
                 store.record(list(zip(part.tolist(), labels, strict=True)))
             n_done += len(part)
-            tell(what, n_done / len(rows))
+            report()
 
-    tell(what, 0.0)
+    def report() -> None:
+        paid = calls.price and f", {n_done * calls.price:.6g} of {len(rows) * calls.price:.6g} paid"
+        tell(f"{what}: {n_done:,} of {len(rows):,} rows{paid or ''}", n_done / len(rows))
+
+    report()
     async with calls.open() as call:
         workers = [
             asyncio.create_task(work(call))

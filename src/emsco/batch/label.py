@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -30,6 +30,20 @@ from emsco.cascade import Decider, decider_of
 from emsco.core.costs import Costs
 from emsco.exceptions import BatchError
 from emsco.rows.columns import container_of, listed, read_columns
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows to label, whoever gives the final answers, and wherever they are then."""
+
+    n_rows: int
+    marks: RowMarks
+    index: list[Any] | None
+    task: Callable[[AnswersStore], Task]
+
+    def result(self, task: Task, price: float | None) -> BatchLabels:
+        """Return the labels, when nothing is due any more."""
+        return replace(task.result(), index=self.index, price=price)
 
 
 def label_batch(
@@ -122,19 +136,36 @@ def label_batch(
     (2, True)
     """
     wish = Wish.of(agreement, confidence, max_missed, min_precision, questions)
-    n_rows = X.shape[0]
-    columns = read_columns(X, _names(X))
-    values = RowMarks.of(n_rows, None, columns)
-    marks = values if keys is None else RowMarks.of(n_rows, _listed(keys), columns)
-    index = _index(X) if keys is None else _listed(keys)
+    batch = batch_of_rows(cascade, X, wish, log=log, known=known, keys=keys, costs=costs,
+                          search=search)  # fmt: skip
     decider = None if cascade is None else decider_of(cascade)
     if price is None and decider is not None:
         price = price_of_final(decider)
     answer = (decider.layout.answers if decider is not None else None) or "label"
     calls = Calls(final, lambda rows: _safe_indexing(X, rows), _listed(keys), answer, price,
                   concurrency, rows_per_call)  # fmt: skip
+    return _label(batch, calls, job)
+
+
+def batch_of_rows(
+    cascade: Any,
+    X: Any,
+    wish: Wish,
+    *,
+    log: Sequence[Any] | None = None,
+    known: Any = None,
+    keys: Any = None,
+    costs: Costs | None = None,
+    search: Any = None,
+) -> Batch:
+    """Prepare rows, with the parameters of `label_batch`."""
+    n_rows = X.shape[0]
+    columns = read_columns(X, _names(X))
+    values = RowMarks.of(n_rows, None, columns)
+    marks = values if keys is None else RowMarks.of(n_rows, _listed(keys), columns)
+    index = _index(X) if keys is None else _listed(keys)
     read_known = _read_known(known, n_rows)
-    if decider is None:
+    if cascade is None:
         if log is not None:
             raise BatchError("Without a cascade there is no `log`: its rows would fit the cascade.")
 
@@ -144,6 +175,7 @@ def label_batch(
     else:
         if costs is not None or search is not None:
             raise BatchError("`costs` and `search` are for a batch without a cascade.")
+        decider = decider_of(cascade)
         cheap = cheap_answers(decider, X)
         logged = None
         if log is not None:
@@ -152,7 +184,7 @@ def label_batch(
         def task(store: AnswersStore) -> Task:
             return WalkTask(wish, cheap, store, read_known, logged, rows=values.digest)
 
-    return _label(task, calls, n_rows, marks, job, index)
+    return Batch(n_rows, marks, index, task)
 
 
 def label_answers(
@@ -227,46 +259,54 @@ def label_answers(
     True
     """
     wish = Wish.of(agreement, confidence, max_missed, min_precision, questions)
+    batch = batch_of_answers(answers, trust, wish, log=log, known=known, keys=keys)
+    calls = Calls(final, lambda rows: rows.tolist(), _listed(keys), "label", price, concurrency,
+                  rows_per_call)  # fmt: skip
+    return _label(batch, calls, job)
+
+
+def batch_of_answers(
+    answers: Any,
+    trust: Any,
+    wish: Wish,
+    *,
+    log: Sequence[Any] | None = None,
+    known: Any = None,
+    keys: Any = None,
+) -> Batch:
+    """Prepare somebody's own cheap answers, with the parameters of `label_answers`."""
     cheap = read_answers(answers, trust)
     n_rows = len(cheap)
     marks = RowMarks.of(n_rows, _listed(keys), None)
-    calls = Calls(final, lambda rows: rows.tolist(), _listed(keys), "label", price, concurrency,
-                  rows_per_call)  # fmt: skip
     read_known = _read_known(known, n_rows)
     logged = None
     if log is not None:
         own, scores, final_answers, *log_keys = _parts(log, "(answers, trust, final answers)", 3)
         logged = read_log(read_answers(own, scores), final_answers, *log_keys, batch=marks,
                           known=read_known)  # fmt: skip
-    return _label(
-        lambda store: WalkTask(wish, cheap, store, read_known, logged),
-        calls, n_rows, marks, job, _listed(keys),
-    )  # fmt: skip
+    return Batch(n_rows, marks, _listed(keys),
+                 lambda store: WalkTask(wish, cheap, store, read_known, logged))  # fmt: skip
 
 
-def _label(
-    make: Callable[[AnswersStore], Task],
-    calls: Calls,
-    n_rows: int,
-    marks: RowMarks,
-    job: str | os.PathLike[str] | None,
-    index: list[Any] | None,
-) -> BatchLabels:
-    """Send the rows that are due, until none is."""
-    check_calls(calls, n_rows)
+def _label(batch: Batch, calls: Calls, job: str | os.PathLike[str] | None) -> BatchLabels:
+    check_calls(calls, batch.n_rows)
     store: AnswersStore = MemoryStore() if job is None else JobStore(job)
     try:
-        task = make(store)
-        task.open(marks)
-        while (due := task.due()) is not None:
-            name, rows = due
-            run(call_all(calls, rows, what=f"final model, {name}", store=store,
-                         read=task.read))  # fmt: skip
-        tell("label", 1.0)
-        return replace(task.result(), index=index, price=calls.price)
+        task = batch.task(store)
+        task.open(batch.marks)
+        send_all(task, calls, store)
+        return batch.result(task, calls.price)
     finally:
         if isinstance(store, JobStore):
             store.close()
+
+
+def send_all(task: Task, calls: Calls, store: AnswersStore) -> None:
+    """Send the rows that are due, until none is."""
+    while (due := task.due()) is not None:
+        name, rows = due
+        run(call_all(calls, rows, what=f"final model, {name}", store=store, read=task.read))
+    tell("label", 1.0)
 
 
 def _names(X: Any) -> list[str]:

@@ -50,8 +50,11 @@ class Due(NamedTuple):
 class Task(Protocol):
     """Protocol of what is done step by step, by whoever sends rows to the final model."""
 
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
+
     def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+        """Record what is asked."""
 
     def due(self) -> Due | None:
         """Return the rows to send next, given the answers that the store has; None at the end."""
@@ -107,8 +110,9 @@ class WalkTask:
             self._question = made[0] if made else self._make(log, fixed)
             if self._question.digest.hex() != digest:
                 raise BatchError(
-                    f"The job {self.store.folder} was begun with other versions of libraries, "
-                    "which order its rows otherwise; go on with those."
+                    "The cheap answers to these rows, or their order, are not what they were when "
+                    "the first rows were sent. Go on with the versions of emsco, numpy and "
+                    "scikit-learn of then."
                 )
         return self._question
 
@@ -117,8 +121,8 @@ class WalkTask:
                              log=log, within=bool(self.first), planned=self._planned,
                              fixed=fixed)  # fmt: skip
 
-    def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
         arrays: list[NDArray[Any]] = [
             self.codes.read(self.cheap.labels),
             self.cheap.trust,
@@ -132,7 +136,11 @@ class WalkTask:
         plain = json.dumps([self.wish.plain(), self.codes.labels, self.rows], default=repr)
         parts = [b"walk", plain.encode(), marks.to_bytes(), *(array.tobytes() for array in arrays)]
         identity = digest_of(parts).hex()
-        self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
+        return Inquiry(identity, self.wish.level, self.wish.allowed_error, marks)
+
+    def open(self, marks: RowMarks) -> None:
+        """Record what is asked."""
+        self.store.open(self.inquiry(marks))
 
     def _final(self) -> Codes:
         question = self.question
@@ -254,12 +262,16 @@ class ColdStart:
         self._walk: WalkTask | None = None
         self.codes = LabelCodes()
 
-    def open(self, marks: RowMarks) -> None:
-        """Record what is asked, before any row is sent."""
+    def inquiry(self, marks: RowMarks) -> Inquiry:
+        """Return what the store must know, before any row is sent."""
         plain = json.dumps([self.wish.plain(), self.known, self.rows,
                             repr(self.costs), repr(self.search)], default=repr)  # fmt: skip
         identity = sha256(b"cold start" + plain.encode()).hexdigest()
-        self.store.open(Inquiry(identity, self.wish.level, self.wish.allowed_error, marks))
+        return Inquiry(identity, self.wish.level, self.wish.allowed_error, marks)
+
+    def open(self, marks: RowMarks) -> None:
+        """Record what is asked."""
+        self.store.open(self.inquiry(marks))
 
     def read(self, labels: Sequence[Any]) -> list[Any]:
         """Return labels as they are recorded."""

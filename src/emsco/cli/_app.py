@@ -9,6 +9,7 @@ from emsco.cli.certify import certify
 from emsco.cli.costs import init, measure
 from emsco.cli.decide import decide
 from emsco.cli.example import example
+from emsco.cli.label import begin, next_
 from emsco.cli.live import compare
 from emsco.cli.live import decide as decide_live
 from emsco.cli.savings import savings
@@ -30,15 +31,23 @@ costs = typer.Typer(
     help="Prices of sources, in a TOML file.", no_args_is_help=True, rich_markup_mode=None
 )
 live = typer.Typer(help="Decisions with live sources.", no_args_is_help=True, rich_markup_mode=None)
+label = typer.Typer(
+    help="Labels of a batch as an expensive model would give them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 state = typer.Typer(
     help="The state that services share.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(costs, name="costs")
+app.add_typer(label, name="label")
 app.add_typer(live, name="live")
 app.add_typer(state, name="state")
 
 costs.command()(explained(init))
 costs.command()(explained(measure))
+label.command()(explained(begin))
+label.command("next")(explained(next_))
 live.command()(explained(decide_live))
 live.command()(explained(compare))
 state.command("init")(explained(init_state))

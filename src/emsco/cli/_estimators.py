@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import typer
+
+from emsco.cli._imports import import_named, is_named
 
 # Written out, because a command must not load learners to print its help.
 LOGISTIC, BOOSTED, AUTO, FOREST = "logistic", "boosted", "auto", "forest"
@@ -19,19 +20,12 @@ def estimator_of(name: str, X: Any, random_state: int) -> Any:
     """
     if name in ESTIMATORS:
         return ESTIMATORS[name](X, random_state)
-    module, colon, qualified = name.partition(":")
-    if not (module and colon and qualified):
+    if not is_named(name):
         raise typer.BadParameter(
             f"--estimator takes {', '.join(ESTIMATORS)} or module:Class; got {name!r}."
         )
     try:
-        estimator: Any = getattr(import_module(module), qualified)()
-    except ImportError as error:
-        raise typer.BadParameter(
-            f"--estimator {name} cannot be imported: {error}; is its folder in PYTHONPATH?"
-        ) from error
-    except AttributeError as error:
-        raise typer.BadParameter(f"--estimator: {module} has no class {qualified!r}.") from error
+        estimator: Any = import_named(name, "--estimator", "class")()
     except TypeError as error:
         raise typer.BadParameter(
             f"--estimator {name} must be a class that needs no arguments: {error}."

@@ -43,7 +43,7 @@ def read_keys(
         )
     names = [name for name in dict.fromkeys(rows.names) if name in wanted and name != column]
     check_columns(rows, [column, *names])
-    _check_type(rows.types[column], path, column)
+    check_key_type(rows.types[column], path, column)
     table = rows.table([column, *names])
     keys = as_objects(table.column(column)).tolist()
     if not keys:
@@ -56,7 +56,7 @@ def read_keys(
     return KeyFile(column, rows.types[column], keys, known)
 
 
-def _check_type(kind: Any, path: Path, column: str) -> None:
+def check_key_type(kind: Any, path: Path, column: str) -> None:
     """Refuse keys that are not text or whole numbers: a store has no key such as 1.0."""
     import pyarrow as pa
 

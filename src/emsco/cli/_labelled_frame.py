@@ -65,10 +65,11 @@ def read_features(
     *,
     readers: Readers = None,
     types: Mapping[str, str] = NO_TYPES,
+    again: bool = False,
 ) -> Any:
-    """Read columns as a pandas frame."""
+    """Read columns as a pandas frame; `again`: their number was reported before."""
     check_columns(rows, names)
-    return _frame(rows, rows.table(names), names, readers, types)
+    return _frame(rows, rows.table(names), names, readers, types, again=again)
 
 
 def _frame(
@@ -77,10 +78,13 @@ def _frame(
     names: Sequence[str],
     readers: Readers,
     types: Mapping[str, str],
+    *,
+    again: bool = False,
 ) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{rows.path} has no rows.")
-    report_rows(rows.path, table.num_rows)
+    if not again:
+        report_rows(rows.path, table.num_rows)
     columns = {name: table.column(name).combine_chunks() for name in names}
     commas = DecimalCommas(rows.path, private=rows.private)
     values = {}

@@ -182,19 +182,19 @@ class CsvFile:
                 if line.strip():
                     break
             # The first delimiter wins a tie.
-            self._delimiter = declared[1] if declared else max(_DELIMITERS, key=line.count)
+            self.delimiter = declared[1] if declared else max(_DELIMITERS, key=line.count)
             if len(begin) == _BLOCK_BYTES:
                 raise _too_long(path, "begins with a line")
             head = self._whole_head(line.encode(), number)
             self._next_line = number + head.count(b"\n")
-            self.names = next(csv.reader([head.decode()], delimiter=self._delimiter), [])
+            self.names = next(csv.reader([head.decode()], delimiter=self.delimiter), [])
         if not any(self.names):
             raise ArtifactError(f"{path} must begin with a line that names its columns.")
         self.types = dict.fromkeys(self.names, pa.string())
 
     def _whole_head(self, head: bytes, number: int) -> bytes:
         """Read the rest of the header if a column name contains line breaks."""
-        cells = QuotedCells(self._delimiter)
+        cells = QuotedCells(self.delimiter)
         while any(end is None for _, end in cells.broken(head)):
             if not self._newlines_in_cells:
                 raise broken(self.path, number)
@@ -221,7 +221,7 @@ class CsvFile:
                 QuoteCheck(
                     self._stream,
                     self.path,
-                    self._delimiter,
+                    self.delimiter,
                     line=self._next_line,
                     newlines_in_cells=self._newlines_in_cells,
                 ),
@@ -230,7 +230,7 @@ class CsvFile:
                     column_names=self.names, block_size=_BLOCK_BYTES, use_threads=False
                 ),
                 parse_options=pa.csv.ParseOptions(
-                    delimiter=self._delimiter,
+                    delimiter=self.delimiter,
                     newlines_in_values=self._newlines_in_cells,
                     # With a single column, a blank line is a row without a value.
                     ignore_empty_lines=len(self.names) > 1,
