@@ -82,15 +82,15 @@ def worst_cases(agreement: float) -> list[WorstCase]:
     tie = np.repeat([0.99, 0.9, 0.8, 0.7, 0.6], n // 5)
     in_tie = np.zeros(n, dtype=bool)
     in_tie[rng.choice(np.flatnonzero(tie == 0.8), least, replace=False)] = True
-    one = Path(StageDesign([0, 1]), ((0.55,), (0.501,)))
-    two = Path(StageDesign([0, 1, 2]), ((0.8, 0.8), (0.6, 0.6), (0.5, 0.5)))
+    one = Path(StageDesign(np.array([0, 1])), ((0.55,), (0.501,)))
+    two = Path(StageDesign(np.array([0, 1, 2])), ((0.8, 0.8), (0.6, 0.6), (0.5, 0.5)))
     # As the first stage takes over from the second, each row that comes to differ is followed by
     # one that does no longer: the share stays just above the promise, while the rows change.
     second = np.linspace(1, n - 1, least).round().astype(np.intp)
     turns = np.zeros((n, 2), dtype=bool)
     turns[second - 1, 0] = turns[second, 1] = True
     first_late = np.column_stack([scores, np.full(n, 0.95)])
-    takes_over = Path(StageDesign([0, 1, 2]), ((1.0, 0.9), (0.5, 0.9)))
+    takes_over = Path(StageDesign(np.array([0, 1, 2])), ((1.0, 0.9), (0.5, 0.9)))
     both = np.column_stack([rng.permutation(scores), rng.permutation(scores)])
     hard = np.column_stack([both[:, 0] < 0.8, both[:, 1] < 0.7])
     single = {

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-import numpy as np
 from sklearn.utils import _safe_indexing
 
 from emsco._utils.missing_values import is_missing
@@ -29,7 +28,8 @@ from emsco.batch.task import ColdStart, Task, WalkTask
 from emsco.cascade import Decider, decider_of
 from emsco.core.costs import Costs
 from emsco.exceptions import BatchError
-from emsco.rows.columns import container_of, listed, read_columns
+from emsco.rows.columns import listed
+from emsco.rows.rows import read_all
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,12 @@ def batch_of_rows(
     search: Any = None,
 ) -> Batch:
     """Prepare rows, with the parameters of `label_batch`."""
-    n_rows = X.shape[0]
-    columns = read_columns(X, _names(X))
+    rows = read_all(X)
+    n_rows, columns = rows.n_rows, rows.columns
     values = RowMarks.of(n_rows, None, columns)
     marks = values if keys is None else RowMarks.of(n_rows, _listed(keys), columns)
-    index = _index(X) if keys is None else _listed(keys)
+    index = None if rows.index is None else listed(rows.index.to_numpy())
+    index = index if keys is None else _listed(keys)
     read_known = _read_known(known, n_rows)
     if cascade is None:
         if log is not None:
@@ -309,17 +310,6 @@ def send_all(task: Task, calls: Calls, store: AnswersStore) -> None:
     tell("label", 1.0)
 
 
-def _names(X: Any) -> list[str]:
-    if container_of(X) == "array":
-        return [f"x{place}" for place in range(np.asarray(X).shape[1])]
-    return [str(name) for name in X.columns]
-
-
-def _index(X: Any) -> list[Any] | None:
-    index = getattr(X, "index", None)
-    return None if index is None else listed(index.to_numpy())
-
-
 def _listed(values: Any) -> list[Any] | None:
     return None if values is None else listed(values)
 
@@ -356,6 +346,6 @@ def _log_of(
     rows = decider.layout.read_known(X)
     return read_log(
         cheap_answers(decider, X), final, *keys, batch=marks, known=known,
-        columns=read_columns(X, _names(X)), rows=rows,
+        columns=read_all(X).columns, rows=rows,
         fitted=getattr(cascade, "fitted_rows_", None),
     )  # fmt: skip

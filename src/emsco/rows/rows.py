@@ -198,6 +198,20 @@ class Layout:
         return X.iloc[:, places] if container_of(X) == "pandas" else X[:, places]
 
 
+def read_all(X: Any) -> Rows:
+    """Read every column of X, whatever a model may know of it."""
+    container = container_of(X)
+    if container == "array":
+        X = unmask(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
+    if len(X.shape) != 2:
+        raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
+    labels = range(X.shape[1]) if container == "array" else X.columns
+    names = tuple(f"x{name}" if container == "array" else str(name) for name in labels)
+    index = X.index if container == "pandas" else None
+    return Rows(names, container, read_columns(X, names), X.shape[0], index)
+
+
 def _apart(X: Any, answers: str | None) -> tuple[Any, Column | None]:
     """Split off the column with a final model's answers, if there is one."""
     if answers is None:
