@@ -109,15 +109,15 @@ class Calls:
         ]
 
     async def _call(self, pool: ThreadPoolExecutor, rows: Rows) -> Sequence[Any]:
-        final, given = self.final, self.rows_of(rows)
+        final, own = self.final, self.rows_of(rows)
         loop = asyncio.get_running_loop()
         if hasattr(final, "predict"):
-            labels = await loop.run_in_executor(pool, predict_labels, final, given, len(rows))
+            labels = await loop.run_in_executor(pool, predict_labels, final, own, len(rows))
             return listed(labels)
         if inspect.iscoroutinefunction(final):
-            found = await final(given)
+            found = await final(own)
         else:
-            found = await loop.run_in_executor(pool, final, given)
+            found = await loop.run_in_executor(pool, final, own)
             if inspect.isawaitable(found):  # an object with an async `__call__`
                 found = await found
         return _in_order(found, rows)
