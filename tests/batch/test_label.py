@@ -24,7 +24,7 @@ from emsco.exceptions import BatchError, EmscoWarning
 
 X, Y, COSTS = make_costly_classification(1600, 3, class_sep=2, random_state=0)
 VALUES = np.asarray(X)
-NAMES = [f"x{i}" for i in range(VALUES.shape[1])]
+NAMES = list(X.columns)
 FRAMES = {
     "pandas": lambda rows: pd.DataFrame(VALUES[rows], columns=NAMES),
     "polars": lambda rows: pl.DataFrame(VALUES[rows], schema=NAMES),
@@ -35,7 +35,8 @@ FRAMES = {
 @pytest.mark.parametrize("frame", FRAMES)
 def test_rows_come_to_the_final_model_in_their_container(frame):
     rows = FRAMES[frame]
-    cascade = CascadeClassifier(costs=COSTS).fit(rows(slice(400)), Y[:400])
+    costs = None if frame == "array" else COSTS  # which name columns
+    cascade = CascadeClassifier(costs=costs).fit(rows(slice(400)), Y[:400])
     batch, kinds = rows(slice(400, None)), set()
 
     def final(some):
@@ -53,15 +54,15 @@ def test_only_the_stages_before_a_final_model_answer_and_rows_without_an_answer_
     final = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X[:300], Y[:300])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
-        search = CascadeSearchCV(costs=COSTS, final=final, final_cost=50.0, target="agreement",
+        search = CascadeSearchCV(costs=COSTS, final=final, target="agreement",
                                  max_stages=3, random_state=0).fit(X[300:900])  # fmt: skip
     batch = X[900:].copy()
     found = label_batch(search, batch, final, agreement=0.95)
     truth = final.predict(batch)
     wrong = np.array(found.labels) != truth
-    assert wrong.mean() <= 0.05
+    assert found.promises[0].most == int(0.05 * len(batch))
     assert not wrong[found.origin != "cheap"].any()
-    assert found.price == pytest.approx(50.0)
+    assert found.price > 0
 
 
 @pytest.mark.parametrize("labels", [
@@ -113,18 +114,21 @@ def test_a_cold_start_keeps_its_promise_and_goes_on_where_it_was(tmp_path):
 
     def final(rows):
         calls.append(len(rows))
-        if sum(calls) > 500 and len(calls) == 26:
+        if len(calls) in (10, 22):  # in the first part, and after it
             raise KeyboardInterrupt
         return [int(row[0] > 0) for row in np.asarray(rows)]
 
-    options = {"costs": COSTS, "agreement": 0.9, "job": tmp_path, "rows_per_call": 20,
+    options = {"costs": COSTS, "agreement": 0.97, "job": tmp_path, "rows_per_call": 20,
                "concurrency": 1}  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        label_batch(None, X, final, **options)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            label_batch(None, X, final, **options)
     found = label_batch(None, X, final, **options)
-    assert sum(calls) == found.n_calls + 20
-    assert found.lost == 20
-    assert (np.array(found.labels) != truth).mean() <= 0.1
+    assert sum(calls) == found.n_calls + found.lost
+    assert 20 < found.lost <= 40
+    sent = found.origin != "cheap"
+    assert (np.array(found.labels)[sent] == truth[sent]).all()
+    assert found.promises[0].most == 48
     assert found.assumptions == ()
     assert label_batch(None, X, pytest.fail, **options).labels == found.labels
 

@@ -130,8 +130,8 @@ def label_batch(
     >>> final = HistGradientBoostingClassifier(random_state=0).fit(X[:1000], y[:1000])
     >>> cascade = CascadeClassifier(costs=costs).fit(X[1000:2000], final.predict(X[1000:2000]))
     >>> found = label_batch(cascade, X[2000:], final, agreement=0.97)
-    >>> bool((found.labels != final.predict(X[2000:])).mean() <= 0.03)
-    True
+    >>> found.promises[0].most  # labels of 4,000 that may differ
+    120
     >>> found.rounds, found.avoided > 0.2
     (2, True)
     """
