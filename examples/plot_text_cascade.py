@@ -93,7 +93,7 @@ display = plan.plot()
 # %%
 # Random checks are sent first, then all messages below the place where too many of the checks were
 # wrong. So the promise assumes nothing, neither of the messages nor of the cascade
-# (:doc:`/label`):
+# (:doc:`/labelling`):
 
 labels = label_batch(search, batch, Transformer(), agreement=0.99)
 print(fill(labels.sentence, 80))

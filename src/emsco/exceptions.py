@@ -209,7 +209,18 @@ class CertificateError(EmscoError, ValueError):
 
 
 class BatchError(EmscoError, ValueError):
-    """A batch that cannot be labelled as asked, or an answer about it that cannot be used."""
+    """A batch that cannot be labelled as asked, or an answer about it that cannot be used.
+
+    Examples
+    --------
+    >>> from emsco.batch import label_answers
+    >>> from emsco.exceptions import BatchError
+    >>> try:
+    ...     label_answers(["ham"], [0.9], final=print, agreement=1)
+    ... except BatchError as error:
+    ...     print(error)
+    `agreement` must be a number between 0 and 1, got 1.
+    """
 
 
 class DatasetError(EmscoError, FileNotFoundError):

@@ -68,24 +68,30 @@ def test_another_question_about_the_rows_is_refused(tmp_path, change):
     label_answers(final=right, job=tmp_path, **other)
 
 
+def begin(store, question):
+    """Ask a question, and fix what decides: from then on it counts."""
+    store.open(question)
+    store.fixed("terms", lambda: "fixed")
+
+
 def test_one_key_is_enough_to_be_asked_again(tmp_path):
     store = JobStore(tmp_path)
-    store.open(inquiry("a", ["x", "y"]))
+    begin(store, inquiry("a", ["x", "y"]))
     with pytest.raises(BatchError, match=r"uses 0\.01 of the 0\.01"):
-        store.open(inquiry("b", ["y", "z"]))
-    store.open(inquiry("c", ["z", "w"]))
+        begin(store, inquiry("b", ["y", "z"]))
+    begin(store, inquiry("c", ["z", "w"]))
 
 
 def test_questions_that_were_declared_share_what_the_first_allowed(tmp_path):
     """A later one with less confidence does not add to it."""
     store = JobStore(tmp_path)
-    store.open(inquiry("a", "xy", 0.005, 0.01))
+    begin(store, inquiry("a", "xy", 0.005, 0.01))
     with pytest.raises(BatchError):
-        store.open(inquiry("b", "xy", 0.05, 0.1))
-    store.open(inquiry("c", "xy", 0.005, 0.1))
-    store.open(inquiry("a", "xy", 0.005, 0.01))
+        begin(store, inquiry("b", "xy", 0.05, 0.1))
+    begin(store, inquiry("c", "xy", 0.005, 0.1))
+    begin(store, inquiry("a", "xy", 0.005, 0.01))
     with pytest.raises(BatchError):
-        store.open(inquiry("d", "xy", 0.001, 0.01))
+        begin(store, inquiry("d", "xy", 0.001, 0.01))
 
 
 def test_rows_are_recognised_by_value_and_with_another_column(tmp_path):
@@ -96,14 +102,14 @@ def test_rows_are_recognised_by_value_and_with_another_column(tmp_path):
     def of(frame):
         return RowMarks.of(len(frame), None, {name: frame[name].to_numpy() for name in frame})
 
-    store.open(Inquiry("a", 0.01, 0.01, of(X)))
+    begin(store, Inquiry("a", 0.01, 0.01, of(X)))
     changed = X.copy()
     changed.iloc[0, 0] = 5.0
     for other in (changed, X.iloc[::-1], X[["c", "a", "b"]], X.assign(d=1.0), X.iloc[:200]):
         with pytest.raises(BatchError, match="about these rows already"):
-            store.open(Inquiry(f"{len(other)}", 0.01, 0.01, of(other)))
+            begin(store, Inquiry(f"{len(other)}", 0.01, 0.01, of(other)))
     fresh = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
-    store.open(Inquiry("fresh", 0.01, 0.01, of(fresh)))
+    begin(store, Inquiry("fresh", 0.01, 0.01, of(fresh)))
 
 
 def test_one_log_does_not_serve_two_batches(tmp_path):
@@ -204,3 +210,11 @@ def test_the_secret_is_private(tmp_path):
     assert (tmp_path / "job" / "job.sqlite").stat().st_mode & 0o077 == 0
     assert "secret" not in repr(MemoryStore())
     assert json.dumps(repr(MemoryStore())).count("x") == 0
+
+
+def test_a_question_that_was_refused_before_anything_was_fixed_may_be_asked_otherwise(tmp_path):
+    store = JobStore(tmp_path)
+    store.open(inquiry("a", "xy"))
+    begin(store, inquiry("b", "xy"))
+    with pytest.raises(BatchError, match="about these rows already"):
+        store.open(inquiry("c", "xy"))

@@ -611,7 +611,7 @@ class Ended(BaseException):
 
 
 STEPS = {
-    "open": JobStore, "terms": JobStore, "set_note": JobStore, "record": JobStore,
+    "open": JobStore, "fixed": JobStore, "set_note": JobStore, "record": JobStore,
     "_write": _label_job, "write_whole": batch_labels,
 }  # fmt: skip
 

@@ -41,6 +41,13 @@ class BatchPromise:
         How many were seen among all checks.
     share : float
         The largest share of disagreements that follows from it.
+
+    Examples
+    --------
+    >>> from emsco.batch import label_answers
+    >>> found = label_answers(["ham"] * 900, [0.9] * 900, lambda rows: ["ham"] * len(rows))
+    >>> found.promises[0].most, found.promises[0].disagreements
+    (9, 0)
     """
 
     sentence: str

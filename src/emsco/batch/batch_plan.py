@@ -39,6 +39,15 @@ class BatchPlan:
         The rows of the batch.
     expects : str
         What the expectation rests on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from emsco.batch import plan_batch
+    >>> trust = 1 - np.linspace(0, 0.3, 5000) ** 2
+    >>> plan = plan_batch(trust=trust, agreements=[0.95], confidences=[0.99])
+    >>> plan.to_frame().columns.tolist()
+    ['agreement', 'confidence', 'calls', 'checks', 'avoided', 'price']
     """
 
     rows: tuple[Mapping[str, float], ...]
