@@ -209,17 +209,14 @@ class CertificateError(EmscoError, ValueError):
 
 
 class BatchError(EmscoError, ValueError):
-    """A batch that cannot be labelled as asked, or an answer about it that cannot be used.
+    """A batch that cannot be labelled as asked, or an answer that cannot be used.
 
     Examples
     --------
-    >>> from emsco.batch import label_answers
-    >>> from emsco.exceptions import BatchError
-    >>> try:
-    ...     label_answers(["ham"], [0.9], final=print, agreement=1)
-    ... except BatchError as error:
-    ...     print(error)
-    `agreement` must be a number between 0 and 1, got 1.
+    >>> import emsco.batch
+    >>> emsco.batch.label_answers(["ham"], [0.9], final=print, agreement=1)
+    Traceback (most recent call last):
+    emsco.exceptions.BatchError: `agreement` must be a number between 0 and 1, got 1.
     """
 
 
@@ -246,8 +243,7 @@ class SourcesError(EmscoError, ValueError):
 class InvalidKeyError(SourcesError):
     """Keys, or values beside them, that a source cannot be asked with; it is well itself.
 
-    A client or a function of a live source raises it. Its rows are then rejected as `invalid key`;
-    of several, those are found that it is about.
+    A client or function raises it; of several keys, those it is about are found and rejected.
 
     Examples
     --------
