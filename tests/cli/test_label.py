@@ -165,7 +165,7 @@ def test_the_whole_way_with_a_process_for_each_command():
     second = answer(2)
     last = run("next", "job")
     for ask in (first, second):
-        assert ask.columns.tolist() == ["id", "text", "size"]
+        assert ask.columns.tolist() == ["id", "text", "size", "row_code", "label (No / Yes)"]
         assert ask["id"].tolist() != sorted(ask["id"])
     sent = [*first["id"], *second["id"]]
     assert len(set(sent)) == len(sent) < N_ROWS
@@ -209,7 +209,7 @@ def test_a_cascade_answers_cheaply_with_labels_of_its_own_type(folder):
     frame[["id"]].assign(truth=truth).to_csv("truth.csv", index=False)
     done("begin", "rows.parquet", "--model", folder / "run", "--agreement", 0.9, "--key", "id",
          "--out", "job")  # fmt: skip
-    assert answer(1).columns.tolist() == list(frame.columns)
+    assert answer(1).columns.tolist() == [*frame.columns, "row_code", "label (sick / well)"]
     finished()
     labels = read("job/labels.csv")
     assert set(labels["label"]) == {"sick", "well"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,23 +23,26 @@ from emsco.batch import BatchLabels
 from emsco.batch.answers_store import JobStore
 from emsco.batch.coins import shuffled
 from emsco.batch.task import Due, Task
-from emsco.cli._answers_file import AnswersColumns, read_answers_file
+from emsco.cli._answers_file import AnswersColumns, AnswersReader, refused, unanswered
 from emsco.cli._decision_stream import csv_parts
+from emsco.cli._errors import note
 from emsco.cli._label_rows import LabelRows
 from emsco.cli._label_settings import LabelSettings
 from emsco.cli._label_words import text_of
+from emsco.cli._reviews import Reviews, digest_of_file, late_notes, merged, refuse_changed
+from emsco.cli._round_files import SheetFiles
+from emsco.cli._spreadsheet import (
+    CODE,
+    SentRows,
+    header_with_labels,
+    needs_codes,
+    row_codes,
+    without_formulas,
+)
 from emsco.exceptions import ArtifactError, BatchError
 
 LABELS, EVIDENCE = "labels.csv", "evidence.json"
-_ROUNDS = "rounds"
-
-
-class AskFile(NamedTuple):
-    """Rows that wait for answers: which round this is, and its files."""
-
-    number: int
-    ask: Path
-    answers: Path
+_ROUNDS, _REVIEWS = "rounds", "reviews"
 
 
 @contextmanager
@@ -121,67 +124,158 @@ class LabelJob:
         begun._replace(new=list(dict.fromkeys([*begun.new, *new]))).write(self.store)
 
     def _refuse_strange_files(self) -> None:
-        names = [LABELS, EVIDENCE, *(path.name for path in self._files(1)[1:])]
-        strange = [name for name in names if (self.folder / name).exists()]
-        if strange:
-            raise ArtifactError(
-                f"{self.folder / strange[0]} is there, but not of this job; choose another folder."
-            )
+        names = [LABELS, EVIDENCE, self._files(1).ask.name]
+        paths = [self.folder / name for name in names]
+        strange = next((path for path in paths if path.exists()), self._files(1).strange())
+        if strange is not None:
+            raise ArtifactError(f"{strange} is there, but not of this job; choose another folder.")
 
-    def _files(self, number: int) -> AskFile:
-        return AskFile(
-            number, self.folder / f"ask-{number}.csv", self.folder / f"answers-{number}.csv"
-        )
+    def _files(self, number: int) -> SheetFiles:
+        return SheetFiles(self.folder, number)
 
-    def waiting(self) -> AskFile | None:
-        """Return the round that waits for answers; None if all that were sent have come."""
+    def waiting(self) -> SheetFiles | None:
+        """Return the files that wait for answers; None if all that were sent have come."""
         rounds, due = self._rounds(), self.task.due()
         if due is None or not rounds or rounds[-1] != _digest(due.rows):
             return None
-        return self._files(len(rounds))
+        reviews = self._reviews(len(rounds))
+        files = self._files(len(rounds))
+        return files.settling if reviews is not None and reviews.disputed else files
 
     def _rounds(self) -> list[str]:
         return list(json.loads(self.store.note(_ROUNDS) or "[]"))
 
-    def take(self, waiting: AskFile, failed: str | None, *, newlines_in_cells: bool) -> None:
-        """Record the answers to a round, if the whole file can be accepted."""
+    def _reviews(self, number: int) -> Reviews | None:
+        """Return what reviewers answered to a round; None if their files were not read yet."""
+        text = self.store.note(f"{_REVIEWS} {number}")
+        return None if text is None else Reviews(**json.loads(text))
+
+    def take(
+        self,
+        waiting: SheetFiles,
+        failed: str | None,
+        new: Sequence[str],
+        *,
+        newlines_in_cells: bool,
+    ) -> None:
+        """Record the answers to a round, if there are any and all files can be accepted.
+
+        Nothing is recorded before rows that were answered differently are settled. What was read is
+        kept before it is recorded, so that a file that changes meanwhile changes nothing.
+        """
         due = self.task.due()
         assert due is not None
-        found = read_answers_file(
-            waiting.answers,
-            AnswersColumns(self.rows.key, self.settings.label),
-            [self.rows.keys[row] for row in due.rows.tolist()],
-            self.rows.words,
-            failed=failed,
-            newlines_in_cells=newlines_in_cells or self.settings.newlines_in_cells,
-        )
-        self.store.record(zip(due.rows.tolist(), found, strict=True))
+        reviews = self._reviews(waiting.number)
+        if reviews is None or reviews.disputed:
+            rows = due.rows.tolist() if reviews is None else reviews.disputed
+            reader = AnswersReader(
+                AnswersColumns(self.rows.key, self.settings.label),
+                SentRows([self.rows.keys[row] for row in rows], row_codes(self.store.secret, rows)),
+                self.rows.words,
+                failed,
+                newlines_in_cells or self.settings.newlines_in_cells,
+            )
+            found = self._merged(waiting, due, rows, reader, reviews)
+            if found is None:
+                return
+            reviews = found
+            self.declare(new)
+            self.store.set_note(f"{_REVIEWS} {waiting.number}", reviews.to_json())
+        if not reviews.disputed:
+            label = self.rows.words.label
+            self.store.record(
+                (row, None if text is None else label(text)) for row, text in reviews.answers
+            )
 
-    def ask(self) -> tuple[AskFile, Due] | None:
+    def _merged(
+        self,
+        waiting: SheetFiles,
+        due: Due,
+        rows: Sequence[int],
+        reader: AnswersReader,
+        reviews: Reviews | None,
+    ) -> Reviews | None:
+        """Read what has come; None if nothing has."""
+        found = waiting.found()
+        if reviews is not None:
+            refuse_changed([*self._files(waiting.number).found().values()], reviews, waiting.ask)
+            if len(found) > 1:
+                raise BatchError(
+                    f"{' and '.join(map(str, found.values()))} both settle the same rows; keep one "
+                    "of them."
+                )
+        if not found:
+            return None
+        digests = {path.name: digest_of_file(path) for path in found.values()}
+        by_reviewer = {}
+        for name, path in found.items():
+            answers = reader.read(path, whole=len(found) == 1)
+            by_reviewer[name] = {rows[place]: text for place, text in answers.items()}
+            if digest_of_file(path) != digests[path.name]:
+                raise BatchError(f"{path} changed while it was read; repeat the command.")
+        if reviews is not None:
+            return reviews.settled(digests, *by_reviewer.values())
+        answered = set().union(*by_reviewer.values())
+        lacking = unanswered([self.rows.keys[row] for row in rows if row not in answered])
+        if lacking:
+            raise refused([*found.values()], lacking)
+        both = merged(rows, digests, by_reviewer, f"Round {waiting.number} ({due.name})")
+        settling = waiting.settling
+        if both.disputed and (settling.ask.exists() or settling.found()):
+            raise _too_early(next(iter([*settling.found().values(), settling.ask])))
+        for text in both.notes:
+            note(text)
+        return both
+
+    def ask(self) -> tuple[SheetFiles, Due] | None:
         """Write the rows that are due next to a file; None if none is."""
         due = self.task.due()
+        rounds = self._rounds()
+        for number in range(1, len(rounds) + 1):
+            self._note_late_files(number)
         if due is None:
             return None
-        rounds, digest = self._rounds(), _digest(due.rows)
+        digest = _digest(due.rows)
         if not rounds or rounds[-1] != digest:
             rounds.append(digest)
-            files = self._files(len(rounds))
-            for path in files[1:]:
-                if path.exists():
-                    raise ArtifactError(
-                        f"{path} is there already, although its rows are sent only now; move it "
-                        "away, and repeat the command."
-                    )
+            strange = self._files(len(rounds)).strange()
+            if strange is not None:
+                raise _too_early(strange)
             self.store.set_note(_ROUNDS, json.dumps(rounds))
         files = self._files(len(rounds))
+        reviews = self._reviews(len(rounds))
+        if reviews is not None and reviews.disputed:
+            files, due = files.settling, Due("answered differently", np.array(reviews.disputed))
         if not files.ask.exists():  # never over one that somebody may have filled in
-            order = shuffled(self.store.secret, files.ask.name, len(due.rows))
-            _write(files.ask, self.rows.visible.take(due.rows[order]))
+            self._write_sheet(files.ask, due.rows)
         return files, due
+
+    def _note_late_files(self, number: int) -> None:
+        """Say which files changed, or came, after the answers to a round were recorded."""
+        reviews = self._reviews(number)
+        if reviews is not None and not reviews.disputed:
+            files = self._files(number)
+            found = [*files.found().values(), *files.settling.found().values()]
+            for text in late_notes(found, reviews):
+                note(text)
+
+    def _write_sheet(self, path: Path, rows: NDArray[np.intp]) -> None:
+        """Write rows for people: in random order, with a column to fill in."""
+        rows = rows[shuffled(self.store.secret, path.name, len(rows))]
+        table = without_formulas(self.rows.visible.take(rows))
+        table = table.rename_columns([self.rows.key, *table.column_names[1:]])
+        if needs_codes(self.rows.keys[row] for row in rows.tolist()):
+            codes = row_codes(self.store.secret, rows.tolist())
+            table = table.append_column(CODE, pa.array(codes))
+        header = header_with_labels(self.settings.label, self.rows.words.by_text)
+        _write(path, table.append_column(header, pa.array([""] * len(rows))))
 
     def finish(self) -> BatchLabels:
         """Write the labels and the evidence, when nothing is due any more."""
         found = self.rows.batch.result(self.task, self.settings.price)
+        rounds = range(1, len(self._rounds()) + 1)
+        said = [text for number in rounds for text in getattr(self._reviews(number), "notes", [])]
+        found = replace(found, notes=(*found.notes, *said))
         if not (self.folder / LABELS).exists():
             columns = {
                 self.rows.key: self.rows.keys,
@@ -198,6 +292,13 @@ class LabelJob:
 
 def _as_texts(labels: Sequence[Any]) -> list[str]:
     return ["" if label is None else text_of(label) for label in labels]
+
+
+def _too_early(path: Path) -> ArtifactError:
+    return ArtifactError(
+        f"{path} is there already, although its rows are sent only now; move it away, and repeat "
+        "the command."
+    )
 
 
 def _digest(rows: NDArray[np.intp]) -> str:

@@ -21,6 +21,7 @@ from emsco.cli._label_words import LabelWords, text_of
 from emsco.cli._labelled_frame import read_features
 from emsco.cli._model_file import load_cascade
 from emsco.cli._options import by_class, shares_by_label
+from emsco.cli._spreadsheet import CODE, is_header_of
 from emsco.cli._table_file import check_columns, open_rows, report_rows
 from emsco.exceptions import ArtifactError, BatchError, ColumnsError, ValuesError, quoted
 from emsco.rows.arrow_columns import as_objects
@@ -64,8 +65,12 @@ def read_label_rows(settings: LabelSettings, new: Sequence[str]) -> LabelRows:
     key = settings.key or ROW
     check_columns(rows, [*rows.names, *hidden, *([settings.key] if settings.key else [])])
     names = [name for name in rows.names if name not in hidden]
-    for taken, why in ((None if settings.key else ROW, "number rows; name it by --key"),
-                       (settings.label, "hold answers; give another name by --label")):  # fmt: skip
+    answers = next((name for name in names if is_header_of(name, settings.label)), None)
+    for taken, why in (
+        (None if settings.key else ROW, "number rows; name it by --key"),
+        (CODE, "name rows for spreadsheets"),
+        (answers, "hold answers; give another name by --label"),
+    ):
         if taken in names:
             raise ColumnsError(
                 f"{settings.rows} has a column {taken!r}, which is to {why}, or rename it."

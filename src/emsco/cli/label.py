@@ -227,11 +227,10 @@ def next_(
         found = LabelJob(job, store, settings, rows)
         found.open([])
         waiting = found.waiting()
-        if waiting is not None and waiting.answers.exists():
+        if waiting is not None:
             if failed is not None and found.rows.words.unknown(failed) is None:
                 raise BatchError(f"--failed {failed!r} is a label; choose another word.")
-            found.take(waiting, failed, newlines_in_cells=newlines_in_cells)
-            found.declare(new_label or [])
+            found.take(waiting, failed, new_label or [], newlines_in_cells=newlines_in_cells)
         _proceed(found)
 
 
@@ -257,16 +256,17 @@ def _proceed(job: LabelJob) -> None:
     from emsco.cli._label_job import EVIDENCE, LABELS
 
     waiting = job.waiting()
+    is_written = waiting is not None and waiting.ask.exists()
     found = job.ask()
     if found is None:
         print_text(str(job.finish()))
         note(f"Written: {job.folder / LABELS} and {job.folder / EVIDENCE}.")
         return
     files, due = found
-    price = job.settings.price
+    price = None if files.is_settling else job.settings.price
     cost = "" if price is None else f" for {len(due.rows) * price:,.6g}"
     note(
-        f"{'Waiting' if waiting else 'Written'}: {files.ask}, with {len(due.rows):,} of "
+        f"{'Waiting' if is_written else 'Written'}: {files.ask}, with {len(due.rows):,} of "
         f"{job.rows.batch.n_rows:,} rows to be answered{cost} ({due.name}). Put the answers into "
         f"{files.answers}, with the columns {job.rows.key} and {job.settings.label}, and run "
         f"`emsco label next {job.folder}`."
