@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.metrics import cohen_kappa_score
 from emsco.batch import BatchLabels
 from emsco.batch.answers_store import JobStore
 from emsco.cli import _label_job
+from emsco.cli._label_words import LabelWords
 from emsco.cli._reviews import agreement_notes, cohens_kappa
 from emsco.cli._spreadsheet import SentRows, header_with_labels, needs_codes, row_codes
 
@@ -151,6 +153,45 @@ def test_names_of_columns_and_keys_are_no_formulas_either():
     frame.drop(columns="row_code").to_csv("job/answers-1.csv", index=False)
     done("next", "job")
     assert Path("job/ask-2.csv").exists()
+
+
+def test_letters_beyond_ascii_are_marked_as_utf_8():
+    """Else a spreadsheet shows them as other letters, and people answer about these."""
+    assert Path("job/ask-1.csv").read_bytes().startswith(BOM_UTF8)
+    frame = read("rows.csv").assign(text="plain")
+    frame.to_csv("plain.csv", index=False)
+    done("begin", "plain.csv", *OWN, "--key", "id", "--out", "plain")
+    assert Path("plain/ask-1.csv").read_bytes().startswith(b"id,text")
+
+
+def test_labels_that_spreadsheets_write_in_capitals_are_read():
+    frame = read("rows.csv")
+    names = {"Yes": "true", "No": "false", "": ""}
+    frame["cheap"], frame["seen"] = frame["cheap"].map(names), frame["seen"].map(names)
+    frame.to_csv("rows.csv", index=False)
+    shutil.rmtree("job")
+    begun()
+    filled = answered()
+    labels = filled[filled.columns[-1]].map(names)
+    filled[filled.columns[-1]] = labels.str.upper()
+    filled.to_csv("job/answers-1.csv", index=False)
+    done("next", "job")
+    assert recorded() == dict(zip(filled["id"], labels, strict=True))
+    words = LabelWords(["true", "True"])
+    assert words.read("TRUE") == "TRUE"
+    assert LabelWords(["Yes"]).read("YES") == "YES"
+
+
+def test_labels_of_which_a_spreadsheet_makes_one_are_refused():
+    for one, other in (("1", "01"), ("0.5", "0,5"), ("1e3", "1000")):
+        frame = read("rows.csv")
+        frame["cheap"] = frame["cheap"].map({"Yes": one, "No": other})
+        frame.to_csv("alike.csv", index=False)
+        options = ("--answers", "cheap", "--trust", "trust", "--agreement", 0.9, "--key", "id")
+        called = call("label", "begin", "alike.csv", *options, "--out", f"job-{one}")
+        assert called.code == 2
+        assert "or are the same number" in called.err
+        done("begin", "alike.csv", *options, "--new-label", other, "--out", f"job-{one}")
 
 
 def test_rows_without_strange_keys_have_no_codes():

@@ -60,6 +60,7 @@ class AnswersReader:
         """
         rows = CsvFile(path, newlines_in_cells=self.newlines_in_cells)
         keys, codes, labels = _cells(rows, self.columns)
+        labels = list(map(self.words.read, labels))
         line = _Lines(path, rows.delimiter)
         lines_of: dict[int, list[int]] = {}
         strange = []

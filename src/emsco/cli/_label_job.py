@@ -7,6 +7,7 @@ is written under a temporary name and then renamed, so that a killed command is 
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -268,7 +269,7 @@ class LabelJob:
             codes = row_codes(self.store.secret, rows.tolist())
             table = table.append_column(CODE, pa.array(codes))
         header = header_with_labels(self.settings.label, self.rows.words.by_text)
-        _write(path, table.append_column(header, pa.array([""] * len(rows))))
+        _write(path, table.append_column(header, pa.array([""] * len(rows))), is_marked=True)
 
     def finish(self) -> BatchLabels:
         """Write the labels and the evidence, when nothing is due any more."""
@@ -305,5 +306,10 @@ def _digest(rows: NDArray[np.intp]) -> str:
     return sha256(rows.astype("<i8").tobytes()).hexdigest()
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    write_whole(path, csv_parts(table.schema, table.to_batches()))
+def _write(path: Path, table: pa.Table, *, is_marked: bool = False) -> None:
+    """Write CSV; with a mark, spreadsheets know that letters beyond ASCII are UTF-8."""
+    parts = csv_parts(table.schema, table.to_batches())
+    if is_marked:
+        text = b"".join(parts)
+        parts = iter([text if text.isascii() else BOM_UTF8 + text])
+    write_whole(path, parts)

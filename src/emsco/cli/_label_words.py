@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from emsco.cli._spreadsheet import number_of
 from emsco.exceptions import BatchError, nearest, quoted
 
 
@@ -60,11 +61,21 @@ class LabelWords:
             return None
         return f"unknown label {text!r}{nearest(text, self.by_text)}"
 
+    def read(self, text: str) -> str:
+        """Return a text as it was, where a spreadsheet wrote true or false in capitals.
+
+        If this is what one label looks like, and no other one, nothing else can have been meant.
+        """
+        if text not in ("TRUE", "FALSE") or self.unknown(text) is None:
+            return text
+        alike = [own for own in self.by_text if own.casefold() == text.casefold()]
+        return alike[0] if len(alike) == 1 else text
+
     def add(self, texts: Iterable[str], where: str) -> None:
         """Learn the labels of cheap answers; refuse one that looks like another.
 
-        "Yes " beside "Yes" is a slip of the pen, which nobody would see in the labels. Who means it
-        declares it as a new label.
+        "Yes " beside "Yes" is a slip of the pen, which nobody would see in the labels, and a
+        spreadsheet makes "1" of "01". Who means it declares it as a new label.
         """
         found = dict.fromkeys(texts)
         for text in found:
@@ -77,13 +88,16 @@ class LabelWords:
         for texts_alike in alike.values():
             if len(texts_alike) > 1 and found.keys() & texts_alike:
                 raise BatchError(
-                    f"{where} has labels that differ only in spaces or capitals: "
-                    f"{quoted(texts_alike)}. Write each label in one way; or, if they are "
+                    f"{where} has labels that differ only in spaces or capitals, or are the same "
+                    f"number: {quoted(texts_alike)}. Write each label in one way; or, if they are "
                     f"different labels, give --new-label for all but one."
                 )
 
 
 def _plain(text: str) -> str:
-    """Return what is visible of a text, without capitals."""
+    """Return what is visible of a text, without capitals; of a number, its value."""
+    number = number_of(text)
+    if number is not None:
+        return repr(number)
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")

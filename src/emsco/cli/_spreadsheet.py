@@ -105,7 +105,7 @@ class SentRows:
             for text in texts:
                 self._by_text[text].add(place)
         numbers = [(number, place) for place, key in enumerate(keys)
-                   if (number := _number(key)) is not None]  # fmt: skip
+                   if (number := number_of(key)) is not None]  # fmt: skip
         self._places = [place for _, place in sorted(numbers)]
         self._numbers = sorted(number for number, _ in numbers)
 
@@ -133,7 +133,7 @@ class SentRows:
     def candidates(self, key: str) -> set[int]:
         """Return the rows of whose keys a spreadsheet may have made this one."""
         found = set(self._by_text.get(key, ()))
-        number = _number(key)
+        number = number_of(key)
         if number is None:
             return found
         width = _width(key, number)
@@ -146,8 +146,8 @@ class SentRows:
         return found
 
 
-def _number(text: str) -> float | None:
-    """Return what a spreadsheet takes for a number, with a point or a comma."""
+def number_of(text: str) -> float | None:
+    """Return the number that a spreadsheet makes of a text, with a point or a comma, if any."""
     try:
         number = float(text.strip().replace(",", "."))
     except ValueError:
