@@ -30,7 +30,13 @@ from emsco.cli._errors import note
 from emsco.cli._label_rows import LabelRows
 from emsco.cli._label_settings import LabelSettings
 from emsco.cli._label_words import text_of
-from emsco.cli._reviews import Reviews, digest_of_file, late_notes, merged, refuse_changed
+from emsco.cli._reviewer_answers import (
+    ReviewerAnswers,
+    digest_of_file,
+    late_notes,
+    merged,
+    refuse_changed,
+)
 from emsco.cli._round_files import SheetFiles
 from emsco.cli._spreadsheet import (
     CODE,
@@ -43,7 +49,7 @@ from emsco.cli._spreadsheet import (
 from emsco.exceptions import ArtifactError, BatchError
 
 LABELS, EVIDENCE = "labels.csv", "evidence.json"
-_ROUNDS, _REVIEWS = "rounds", "reviews"
+_ROUNDS, _REVIEWED = "rounds", "reviewed"
 
 
 @contextmanager
@@ -139,17 +145,17 @@ class LabelJob:
         rounds, due = self._rounds(), self.task.due()
         if due is None or not rounds or rounds[-1] != _digest(due.rows):
             return None
-        reviews = self._reviews(len(rounds))
+        reviewed = self._reviewed(len(rounds))
         files = self._files(len(rounds))
-        return files.settling if reviews is not None and reviews.disputed else files
+        return files.settling if reviewed is not None and reviewed.disputed else files
 
     def _rounds(self) -> list[str]:
         return list(json.loads(self.store.note(_ROUNDS) or "[]"))
 
-    def _reviews(self, number: int) -> Reviews | None:
+    def _reviewed(self, number: int) -> ReviewerAnswers | None:
         """Return what reviewers answered to a round; None if their files were not read yet."""
-        text = self.store.note(f"{_REVIEWS} {number}")
-        return None if text is None else Reviews(**json.loads(text))
+        text = self.store.note(f"{_REVIEWED} {number}")
+        return None if text is None else ReviewerAnswers(**json.loads(text))
 
     def take(
         self,
@@ -166,9 +172,9 @@ class LabelJob:
         """
         due = self.task.due()
         assert due is not None
-        reviews = self._reviews(waiting.number)
-        if reviews is None or reviews.disputed:
-            rows = due.rows.tolist() if reviews is None else reviews.disputed
+        reviewed = self._reviewed(waiting.number)
+        if reviewed is None or reviewed.disputed:
+            rows = due.rows.tolist() if reviewed is None else reviewed.disputed
             reader = AnswersReader(
                 AnswersColumns(self.rows.key, self.settings.label),
                 SentRows([self.rows.keys[row] for row in rows], row_codes(self.store.secret, rows)),
@@ -176,16 +182,16 @@ class LabelJob:
                 failed,
                 newlines_in_cells or self.settings.newlines_in_cells,
             )
-            found = self._merged(waiting, due, rows, reader, reviews)
+            found = self._merged(waiting, due, rows, reader, reviewed)
             if found is None:
                 return
-            reviews = found
+            reviewed = found
             self.declare(new)
-            self.store.set_note(f"{_REVIEWS} {waiting.number}", reviews.to_json())
-        if not reviews.disputed:
+            self.store.set_note(f"{_REVIEWED} {waiting.number}", reviewed.to_json())
+        if not reviewed.disputed:
             label = self.rows.words.label
             self.store.record(
-                (row, None if text is None else label(text)) for row, text in reviews.answers
+                (row, None if text is None else label(text)) for row, text in reviewed.answers
             )
 
     def _merged(
@@ -194,12 +200,12 @@ class LabelJob:
         due: Due,
         rows: Sequence[int],
         reader: AnswersReader,
-        reviews: Reviews | None,
-    ) -> Reviews | None:
+        reviewed: ReviewerAnswers | None,
+    ) -> ReviewerAnswers | None:
         """Read what has come; None if nothing has."""
         found = waiting.found()
-        if reviews is not None:
-            refuse_changed([*self._files(waiting.number).found().values()], reviews, waiting.ask)
+        if reviewed is not None:
+            refuse_changed([*self._files(waiting.number).found().values()], reviewed, waiting.ask)
             if len(found) > 1:
                 raise BatchError(
                     f"{' and '.join(map(str, found.values()))} both settle the same rows; keep one "
@@ -214,8 +220,8 @@ class LabelJob:
             by_reviewer[name] = {rows[place]: text for place, text in answers.items()}
             if digest_of_file(path) != digests[path.name]:
                 raise BatchError(f"{path} changed while it was read; repeat the command.")
-        if reviews is not None:
-            return reviews.settled(digests, *by_reviewer.values())
+        if reviewed is not None:
+            return reviewed.settled(digests, *by_reviewer.values())
         answered = set().union(*by_reviewer.values())
         lacking = unanswered([self.rows.keys[row] for row in rows if row not in answered])
         if lacking:
@@ -244,20 +250,20 @@ class LabelJob:
                 raise _too_early(strange)
             self.store.set_note(_ROUNDS, json.dumps(rounds))
         files = self._files(len(rounds))
-        reviews = self._reviews(len(rounds))
-        if reviews is not None and reviews.disputed:
-            files, due = files.settling, Due("answered differently", np.array(reviews.disputed))
+        reviewed = self._reviewed(len(rounds))
+        if reviewed is not None and reviewed.disputed:
+            files, due = files.settling, Due("answered differently", np.array(reviewed.disputed))
         if not files.ask.exists():  # never over one that somebody may have filled in
             self._write_sheet(files.ask, due.rows)
         return files, due
 
     def _note_late_files(self, number: int) -> None:
         """Say which files changed, or came, after the answers to a round were recorded."""
-        reviews = self._reviews(number)
-        if reviews is not None and not reviews.disputed:
+        reviewed = self._reviewed(number)
+        if reviewed is not None and not reviewed.disputed:
             files = self._files(number)
             found = [*files.found().values(), *files.settling.found().values()]
-            for text in late_notes(found, reviews):
+            for text in late_notes(found, reviewed):
                 note(text)
 
     def _write_sheet(self, path: Path, rows: NDArray[np.intp]) -> None:
@@ -275,7 +281,7 @@ class LabelJob:
         """Write the labels and the evidence, when nothing is due any more."""
         found = self.rows.batch.result(self.task, self.settings.price)
         rounds = range(1, len(self._rounds()) + 1)
-        said = [text for number in rounds for text in getattr(self._reviews(number), "notes", [])]
+        said = [text for number in rounds for text in getattr(self._reviewed(number), "notes", [])]
         found = replace(found, notes=(*found.notes, *said))
         if not (self.folder / LABELS).exists():
             columns = {

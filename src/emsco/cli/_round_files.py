@@ -48,11 +48,17 @@ class SheetFiles:
         """Return the files of answers that are there, by reviewer."""
         stem = re.escape(self.answers.stem)
         named = re.compile(rf"{stem}(?:\.(?P<name>.+))?\.(?:{_ENDINGS})", re.IGNORECASE)
+        alike = re.compile(rf"{stem}(?!\d).*\.(?:{_ENDINGS})", re.IGNORECASE)  # "answers-1 (2).csv"
         found: dict[str, Path] = {}
         folded: dict[str, Path] = {}
         for path in sorted(self.folder.iterdir()):
             match = named.fullmatch(path.name)
             if match is None:
+                if alike.fullmatch(path.name):
+                    raise BatchError(
+                        f"{path} is not the name of a file of answers; call it {self.answers.stem}."
+                        "NAME.csv, with the name of the reviewer, or move it away."
+                    )
                 continue
             name = match["name"] or "(no name)"
             before = folded.setdefault(name.casefold(), path)

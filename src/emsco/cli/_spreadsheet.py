@@ -12,7 +12,7 @@ from math import floor, isfinite, log10
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from emsco.rows.arrow_columns import is_text
+from emsco.rows.arrow_columns import as_objects, is_text
 
 CODE = "row_code"  # the column of what a spreadsheet leaves as it is, where it may change keys
 _LETTERS = "bcdfghjkmnpqrstvwxyz"  # no word, number or date is spelled with these
@@ -31,7 +31,11 @@ def without_formulas(table: pa.Table) -> pa.Table:
     Numbers stay as they are. Names of columns are treated like cells.
     """
     columns = [_inert(column) if is_text(column) else column for column in table.columns]
-    return pa.table(columns, names=_inert(pa.array(table.column_names, pa.string())).to_pylist())
+    return pa.table(columns, names=_inert_texts(table.column_names))
+
+
+def _inert_texts(texts: Sequence[str]) -> list[str]:
+    return list(as_objects(_inert(pa.array(texts, pa.string()))).tolist())
 
 
 def _inert(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -100,8 +104,7 @@ class SentRows:
         self.keys = keys
         self._by_code = {code: place for place, code in enumerate(codes)}
         self._by_text: Mapping[str, set[int]] = defaultdict(set)
-        shown = _inert(pa.array(keys, pa.string())).to_pylist()
-        for place, texts in enumerate(zip(keys, shown, strict=True)):
+        for place, texts in enumerate(zip(keys, _inert_texts(keys), strict=True)):
             for text in texts:
                 self._by_text[text].add(place)
         numbers = [(number, place) for place, key in enumerate(keys)

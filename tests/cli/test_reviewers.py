@@ -18,7 +18,7 @@ from emsco.batch import BatchLabels
 from emsco.batch.answers_store import JobStore
 from emsco.cli import _label_job
 from emsco.cli._label_words import LabelWords
-from emsco.cli._reviews import agreement_notes, cohens_kappa
+from emsco.cli._reviewer_answers import agreement_notes, cohens_kappa
 from emsco.cli._spreadsheet import SentRows, header_with_labels, needs_codes, row_codes
 
 N_ROWS = 1000
@@ -420,6 +420,19 @@ def test_a_reviewer_has_one_file_and_rows_are_settled_in_one():
     Path("job/settled-1.ben.csv").unlink()
     done("next", "job")
     assert len(recorded()) == len(frame)
+
+
+@pytest.mark.parametrize("name", ["answers-1 (1).csv", "answers-1-ben.csv", "Answers-1_ben.CSV"])
+def test_a_file_with_another_name_is_not_overlooked(name):
+    frame = answered()
+    frame.to_csv("job/answers-1.anna.csv", index=False)
+    Path("job/answers-1.csv~").write_text("of an editor")
+    Path("job/answers-11.csv").write_text("of another round")
+    frame.to_csv(f"job/{name}", index=False)
+    refused(f"job/{name} is not the name of a file of answers; call it answers-1.NAME.csv")
+    assert recorded() == {}
+    Path("job", name).unlink()
+    done("next", "job")
 
 
 def test_a_file_that_changed_or_came_after_rows_were_sent_to_be_settled_is_refused():

@@ -18,7 +18,7 @@ Answers: TypeAlias = Mapping[int, str | None]  # the label of each row; None: it
 
 
 @dataclass(frozen=True)
-class Reviews:
+class ReviewerAnswers:
     """What reviewers answered to a round, as their files were when they were read.
 
     Parameters
@@ -42,14 +42,14 @@ class Reviews:
         """Write it as text."""
         return json.dumps(asdict(self))
 
-    def settled(self, files: Mapping[str, str], answers: Answers) -> Reviews:
+    def settled(self, files: Mapping[str, str], answers: Answers) -> ReviewerAnswers:
         """Return it with answers to the rows that were answered differently."""
         found = [*self.answers, *([row, answers[row]] for row in self.disputed)]
         return replace(self, files={**self.files, **files}, answers=found, disputed=[])
 
 
 def merged(rows: Sequence[int], files: Mapping[str, str], by_reviewer: Mapping[str, Answers],
-           title: str) -> Reviews:  # fmt: skip
+           title: str) -> ReviewerAnswers:  # fmt: skip
     """Put the answers of reviewers together; every row must be answered by someone."""
     answers, disputed = [], []
     for row in rows:
@@ -58,7 +58,7 @@ def merged(rows: Sequence[int], files: Mapping[str, str], by_reviewer: Mapping[s
             answers.append([row, said[0]])
         else:
             disputed.append(row)
-    return Reviews(dict(files), answers, disputed, agreement_notes(by_reviewer, title))
+    return ReviewerAnswers(dict(files), answers, disputed, agreement_notes(by_reviewer, title))
 
 
 def agreement_notes(by_reviewer: Mapping[str, Answers], title: str) -> list[str]:
@@ -66,11 +66,11 @@ def agreement_notes(by_reviewer: Mapping[str, Answers], title: str) -> list[str]
 
     Examples
     --------
-    >>> from emsco.cli._reviews import agreement_notes
+    >>> from emsco.cli._reviewer_answers import agreement_notes
     >>> anna = {0: "Yes", 1: "Yes", 2: "No", 3: "No"}
     >>> for line in agreement_notes({"anna": anna, "ben": anna | {1: "No"}}, "Round 1"):
     ...     print(line)
-    Round 1: of 4 rows answered by at least two of 2 reviewers, 3 were answered alike (75.0%).
+    Round 1: of 4 rows answered by at least two of 2 reviewers, 3 were answered alike (75.0%); the others are settled without these answers.
     Round 1: anna and ben alike on 3 of 4 rows (75.0%), Cohen's kappa 0.50 (0: no more than chance would give; 1: always).
     """  # noqa: E501  # the text of a message
     if len(by_reviewer) < 2:
@@ -80,9 +80,10 @@ def agreement_notes(by_reviewer: Mapping[str, Answers], title: str) -> list[str]
     n_labels = Counter(row for row, _ in labels)
     shared = [row for row, n in n_answers.items() if n > 1]
     alike = sum(n_labels[row] == 1 for row in shared)
+    rest = "; the others are settled without these answers" if alike < len(shared) else ""
     notes = [
         f"{title}: of {len(shared):,} rows answered by at least two of {len(by_reviewer)} "
-        f"reviewers, {alike:,} were answered alike{_percent(alike, len(shared))}."
+        f"reviewers, {alike:,} were answered alike{_percent(alike, len(shared))}{rest}."
     ]
     for one, other in combinations(sorted(by_reviewer), 2):
         notes.append(f"{title}: {_pair(one, other, by_reviewer[one], by_reviewer[other])}")
@@ -109,7 +110,7 @@ def cohens_kappa(first: Sequence[Any], second: Sequence[Any]) -> float | None:
 
     Examples
     --------
-    >>> from emsco.cli._reviews import cohens_kappa
+    >>> from emsco.cli._reviewer_answers import cohens_kappa
     >>> cohens_kappa(["a", "a", "b", "b"], ["a", "b", "b", "b"])
     0.5
     """
@@ -133,10 +134,10 @@ def digest_of_file(path: Path) -> str:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def refuse_changed(found: Sequence[Path], reviews: Reviews, sheet: Path) -> None:
+def refuse_changed(found: Sequence[Path], reviewed: ReviewerAnswers, sheet: Path) -> None:
     """Refuse files that changed, or came, after contradictions were sent to be settled."""
     for path in found:
-        known = reviews.files.get(path.name)
+        known = reviewed.files.get(path.name)
         if known is None:
             raise BatchError(
                 f"{path} came after {sheet} was written, so its answers cannot count any more. "
@@ -149,11 +150,11 @@ def refuse_changed(found: Sequence[Path], reviews: Reviews, sheet: Path) -> None
             )
 
 
-def late_notes(found: Sequence[Path], reviews: Reviews) -> list[str]:
+def late_notes(found: Sequence[Path], reviewed: ReviewerAnswers) -> list[str]:
     """Say which files changed, or came, after their answers were recorded."""
     notes = []
     for path in found:
-        known = reviews.files.get(path.name)
+        known = reviewed.files.get(path.name)
         if known is None:
             notes.append(
                 f"{path} is not read: it came after the answers to its rows were recorded."
