@@ -226,13 +226,13 @@ class LabelJob:
         lacking = unanswered([self.rows.keys[row] for row in rows if row not in answered])
         if lacking:
             raise refused([*found.values()], lacking)
-        both = merged(rows, digests, by_reviewer, f"Round {waiting.number} ({due.name})")
+        answers_of_all = merged(rows, digests, by_reviewer, f"Round {waiting.number} ({due.name})")
         settling = waiting.settling
-        if both.disputed and (settling.ask.exists() or settling.found()):
+        if answers_of_all.disputed and (settling.ask.exists() or settling.found()):
             raise _too_early(next(iter([*settling.found().values(), settling.ask])))
-        for text in both.notes:
+        for text in answers_of_all.notes:
             note(text)
-        return both
+        return answers_of_all
 
     def ask(self) -> tuple[SheetFiles, Due] | None:
         """Write the rows that are due next to a file; None if none is."""

@@ -109,9 +109,9 @@ def begin(
     """Begin to label rows as an expensive model or a person would, sending it few of them.
 
     Writes ask-1.csv to the folder of the job: rows in random order. Put its answers into
-    answers-1.csv, with the same first column and the answer in the column `label`, and go on with
-    `emsco label next`. With --final, the model is called, and the labels are written at once. An
-    interrupted command is repeated.
+    answers-1.csv, with the same first column and the answer in the column `label`, or into a file
+    for each reviewer, such as answers-1.anna.csv, and go on with `emsco label next`. With --final,
+    the model is called, and the labels are written at once. An interrupted command is repeated.
     """
     from emsco.cli._label_settings import LabelSettings
 
@@ -204,7 +204,8 @@ def next_(
 
     In the end, the job has labels.csv, with where each label is from, and evidence.json, with what
     is promised of them. A file of answers is accepted as a whole or refused by line; nothing of a
-    refused one is recorded.
+    refused one is recorded. Rows that reviewers answered differently are written to settle-1.csv
+    first, and their answers read from settled-1.csv.
     """
     from emsco.batch.answers_store import JobStore
     from emsco.cli._label_job import Begun, LabelJob, open_store
