@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from emsco import CascadeClassifier, CascadeSearchCV
+from emsco import CascadeClassifier, CascadeSearchCV, Costs, InputGuard, Source
 from emsco.batch import label_answers, label_batch, plan_batch
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import BatchError, EmscoWarning
@@ -84,6 +84,40 @@ def test_rows_without_a_cheap_answer_or_trust_are_always_sent(nothing):
     gone = np.array([i % 10 == 0 or i % 15 == 1 for i in range(300)])
     assert set(found.origin[gone]) == {"asked"}
     assert set(found.labels) == {"no"}
+
+
+@pytest.mark.parametrize("way", ["label", "known"])
+def test_rows_that_a_guard_rejects_have_no_cheap_answer_and_are_always_sent(way):
+    """Out of range, missing, or a category never seen; also where they are known beforehand."""
+    rows = X.assign(kind=np.where(VALUES[:, 0] > 0, "a", "b"))
+    costs = Costs([*(Source(name, cost=COSTS.of([name])) for name in NAMES),
+                   Source("kind", cost=0.0)])  # fmt: skip
+    cascade = CascadeClassifier(costs=costs, guard=InputGuard()).fit(rows[:600], Y[:600])
+    batch = rows[600:].reset_index(drop=True)
+    odd = {NAMES[0]: [1e9, -1e9], NAMES[1]: [np.nan], "kind": ["never seen"]}
+    bad = []
+    for name, values in odd.items():
+        for value in values:
+            batch.loc[len(bad) * 7, name] = value
+            bad.append(len(bad) * 7)
+    rejected = np.flatnonzero(~cascade.decide(batch).accepted)
+    assert set(bad) <= set(rejected)
+    truth, sent = (Y[600:] == 1).astype(int).tolist(), []
+
+    def final(some):
+        sent.extend(some.index)
+        return [truth[i] for i in some.index]
+
+    known = {bad[0]: 0} if way == "known" else None
+    found = label_batch(cascade, batch, final, agreement=0.9, known=known)
+    asked = bad[1:] if known else bad
+    assert set(asked) <= set(sent)
+    assert set(found.origin[asked]) == {"asked"}
+    assert [found.cheap[i] for i in bad] == [None] * len(bad)
+    assert np.isnan(found.trust[bad]).all()
+    assert [found.labels[i] for i in asked] == [truth[i] for i in asked]
+    assert (found.origin[bad[0]] == "known") is (way == "known")
+    assert (found.origin == "cheap").sum() > 200, "others keep their cheap labels"
 
 
 def test_a_batch_that_is_known_as_a_whole_needs_no_call():

@@ -62,8 +62,11 @@ class Task(Protocol):
     def result(self) -> BatchLabels:
         """Return the labels."""
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
-        """Return labels that have come as they are recorded; refuse those that cannot be."""
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
+        """Return labels that have come as they are recorded; refuse those that cannot be.
+
+        `spelled`: every label comes as text.
+        """
 
 
 @dataclass
@@ -150,8 +153,9 @@ class WalkTask:
         final[question.known] = self._known[question.known]  # also of a first part
         return final
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
         """Return labels as they are recorded."""
+        labels = self.codes.spelled(labels) if spelled else labels
         return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
@@ -273,10 +277,10 @@ class ColdStart:
         """Record what is asked."""
         self.store.open(self.inquiry(marks))
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
         """Return labels as they are recorded."""
         if self._walk is not None:
-            return self._walk.read(labels)
+            return self._walk.read(labels, spelled=spelled)
         return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
