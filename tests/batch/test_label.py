@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from emsco import CascadeClassifier, CascadeSearchCV, Costs, InputGuard, Source
+from emsco._utils.progress import watching
 from emsco.batch import label_answers, label_batch, plan_batch
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import BatchError, EmscoWarning
@@ -165,6 +167,46 @@ def test_a_cold_start_keeps_its_promise_and_goes_on_where_it_was(tmp_path):
     assert found.promises[0].most == 48
     assert found.assumptions == ()
     assert label_batch(None, X, pytest.fail, **options).labels == found.labels
+
+
+def test_rounds_are_counted_one_by_one_and_the_same_after_every_interruption(tmp_path):
+    """A promise by class whose cheap labels are mostly wrong needs many."""
+    cheap = ["yes" if i % 2 == 0 else "no" for i in range(2000)]
+    truth = ["yes" if i % 20 == 0 else "no" for i in range(2000)]
+    rng = random.Random(0)
+
+    def label(job, ends_after):
+        n_calls, rounds = 0, []
+
+        def final(rows):
+            nonlocal n_calls
+            n_calls += 1
+            if n_calls > ends_after:
+                raise KeyboardInterrupt
+            return [truth[i] for i in rows]
+
+        with watching(lambda what, _: rounds.append(what.split(":")[0])):
+            found = label_answers(cheap, np.linspace(1, 0.9, 2000), final, agreement=None,
+                                  max_missed={"yes": 0.3}, job=job, rows_per_call=25,
+                                  concurrency=1)  # fmt: skip
+        return found, list(dict.fromkeys(rounds[:-1]))
+
+    with pytest.raises(KeyboardInterrupt):
+        label(tmp_path / "job", 1)
+    shutil.copytree(tmp_path / "job", tmp_path / "whole")
+    whole, rounds = label(tmp_path / "whole", 10_000)
+    assert whole.rounds == len(rounds) > 5
+    assert [f"final model, {name}" for name, n in whole.calls.items() if n] == rounds
+    assert whole.n_calls == (whole.origin != "cheap").sum()
+    while True:
+        try:
+            found, _ = label(tmp_path / "job", rng.randrange(1, 12))
+            break
+        except KeyboardInterrupt:
+            continue
+    assert found.calls == whole.calls
+    assert (found.origin == whole.origin).all()
+    assert found.lost > whole.lost
 
 
 PROGRAM = """

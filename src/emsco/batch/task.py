@@ -30,7 +30,7 @@ from emsco.batch.coins import digest_of, shuffled
 from emsco.batch.label_codes import LabelCodes
 from emsco.batch.log_rows import Log
 from emsco.batch.promises import NEVER, NO_LABEL, Codes, Standing
-from emsco.batch.question import CHECKS, MORE, REST, Question
+from emsco.batch.question import CHECKS, REST, Question
 from emsco.batch.row_marks import RowMarks
 from emsco.cascade import Decider, decider_of
 from emsco.core.costs import Costs
@@ -182,12 +182,10 @@ class WalkTask:
         calls = {
             CHECKS: int(checked.sum()),
             REST: int((sent & ~checked & below).sum()),
-            MORE: int((sent & ~checked & ~below).sum()),
         }
+        calls |= {name: len(rows) for name, rows in question.further(final)}
         if self.first:
             calls = {FIRST: len(self.first)} | calls
-        if not calls[MORE]:
-            del calls[MORE]
         codes = np.where(final == NEVER, cheap, final)
         seen = question.disagreements(final)
         notes = [] if self.store.folder is not None else [without_job()]
