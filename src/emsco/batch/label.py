@@ -97,8 +97,8 @@ def label_batch(
         Of the rows labelled this, the least share that the final model calls so.
     log : (X, answers) or (X, answers, keys), default=None
         Held-out rows with the final model's answers, as free checks. They must be like the batch,
-        as if both were drawn together, with nothing else done with them. Not rows that reached the
-        final model through a cascade.
+        as if both were drawn together, row by row, with nothing else done with them. Not rows that
+        reached the final model through a cascade.
     known : sequence or mapping of position to label, default=None
         Answers that are known already; None where there is none. These rows are not sent.
     keys : sequence, default=None
