@@ -72,14 +72,18 @@ def test_failed_checks_must_count():
     assert broken["dropped"] == 300
 
 
-def divided(wrong, held, n_held, most, tolerated, rng):
-    """Walk over rows of which some are held out; return how many wrong ones are left, and seen."""
-    above = np.cumsum(~held)
+def divided(wrong, held, n_held, most, tolerated, rng, again=False):
+    """Walk over rows of which some are held out; return how many wrong ones are left, and seen.
+
+    `again` are rows that are held out and in the batch as well.
+    """
+    of_batch = ~held + (again & held).astype(int)
+    above = np.cumsum(of_batch)
     known = above[held & wrong] - 0.5
-    n_rows = len(wrong) - n_held
-    rate = rate_for(most, tolerated, 0.1, HeldOut(n_held, len(wrong)))
+    own = np.repeat(wrong, of_batch)
+    n_rows = len(own)
+    rate = rate_for(most, tolerated, 0.1, HeldOut(n_held, n_held + n_rows))
     checked = rng.random(n_rows) < rate
-    own = wrong[~held]
     stop = stop_rank(np.append(known, np.flatnonzero(checked & own)), tolerated, n_rows)
     return int((own & ~checked)[:stop].sum()), stop * (1 - rate)
 
@@ -118,6 +122,51 @@ def test_rows_that_reached_the_final_model_through_a_cascade_are_no_log():
         broken["hard"] += divided(wrong, np.arange(400) >= 200, 200, 15, 1, rng)[0] > 15
     assert is_kept(broken["drawn"], 300, 0.1)
     assert broken["hard"] == 300
+
+
+def test_rows_of_the_log_that_are_in_the_batch_as_well_must_leave_it():
+    """Here they come again because their cheap label was wrong, as complaints do.
+
+    Rows that come again by chance would do no harm: those that leave are known, and the others are
+    as like the log as before. Nobody can tell the two cases apart, so all of them leave.
+    """
+    rng, wrong = np.random.default_rng(5), np.arange(400) % 7 == 0
+    broken = {"left": 0, "stayed": 0, "by chance": 0}
+    for _ in range(600):
+        held = np.isin(np.arange(400), rng.choice(400, 200, replace=False))
+        cases = {"left": False, "stayed": wrong, "by chance": rng.random(400) < 0.5}
+        for name, again in cases.items():
+            broken[name] += divided(wrong, held, 200, 15, 8, rng, again)[0] > 15
+    assert is_kept(broken["left"], 600, 0.1)
+    assert is_kept(broken["by chance"], 600, 0.1)
+    assert broken["stayed"] > 300
+
+
+def test_held_out_rows_must_be_drawn_row_by_row_and_not_in_groups():
+    """Twenty groups of twenty rows; in three of them the cheap model is wrong throughout."""
+    rng, broken = np.random.default_rng(6), {"by row": 0, "by group": 0}
+    for _ in range(600):
+        group = rng.permutation(np.repeat(np.arange(20), 20))
+        wrong = group < 3
+        by_row = np.isin(np.arange(400), rng.choice(400, 200, replace=False))
+        by_group = np.isin(group, rng.choice(20, 10, replace=False))
+        broken["by row"] += divided(wrong, by_row, 200, 15, 5, rng)[0] > 15
+        broken["by group"] += divided(wrong, by_group, 200, 15, 5, rng)[0] > 15
+    assert is_kept(broken["by row"], 600, 0.1)
+    assert not is_kept(broken["by group"], 600, 0.1)
+
+
+def test_held_out_rows_must_not_belong_to_rows_that_were_fitted():
+    """Half of the log's rows are of groups that the cheap model knows, and is right on."""
+    rng, broken = np.random.default_rng(7), {"strange": 0, "known": 0}
+    for _ in range(600):
+        wrong = np.arange(400) % 7 == 0
+        held = np.isin(np.arange(400), rng.choice(400, 200, replace=False))
+        is_group_known = held & (rng.random(400) < 0.5)
+        broken["strange"] += divided(wrong, held, 200, 15, 8, rng)[0] > 15
+        broken["known"] += divided(wrong & ~is_group_known, held, 200, 15, 8, rng)[0] > 15
+    assert is_kept(broken["strange"], 600, 0.1)
+    assert not is_kept(broken["known"], 600, 0.1)
 
 
 def test_ties_with_held_out_rows_must_be_broken_at_random():

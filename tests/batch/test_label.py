@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from emsco import CascadeClassifier, CascadeSearchCV
+from emsco import CascadeClassifier, CascadeSearchCV, Costs, InputGuard, Source
+from emsco._utils.progress import watching
 from emsco.batch import label_answers, label_batch, plan_batch
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import BatchError, EmscoWarning
@@ -86,6 +88,40 @@ def test_rows_without_a_cheap_answer_or_trust_are_always_sent(nothing):
     assert set(found.labels) == {"no"}
 
 
+@pytest.mark.parametrize("way", ["label", "known"])
+def test_rows_that_a_guard_rejects_have_no_cheap_answer_and_are_always_sent(way):
+    """Out of range, missing, or a category never seen; also where they are known beforehand."""
+    rows = X.assign(kind=np.where(VALUES[:, 0] > 0, "a", "b"))
+    costs = Costs([*(Source(name, cost=COSTS.of([name])) for name in NAMES),
+                   Source("kind", cost=0.0)])  # fmt: skip
+    cascade = CascadeClassifier(costs=costs, guard=InputGuard()).fit(rows[:600], Y[:600])
+    batch = rows[600:].reset_index(drop=True)
+    odd = {NAMES[0]: [1e9, -1e9], NAMES[1]: [np.nan], "kind": ["never seen"]}
+    bad = []
+    for name, values in odd.items():
+        for value in values:
+            batch.loc[len(bad) * 7, name] = value
+            bad.append(len(bad) * 7)
+    rejected = np.flatnonzero(~cascade.decide(batch).accepted)
+    assert set(bad) <= set(rejected)
+    truth, sent = (Y[600:] == 1).astype(int).tolist(), []
+
+    def final(some):
+        sent.extend(some.index)
+        return [truth[i] for i in some.index]
+
+    known = {bad[0]: 0} if way == "known" else None
+    found = label_batch(cascade, batch, final, agreement=0.9, known=known)
+    asked = bad[1:] if known else bad
+    assert set(asked) <= set(sent)
+    assert set(found.origin[asked]) == {"asked"}
+    assert [found.cheap[i] for i in bad] == [None] * len(bad)
+    assert np.isnan(found.trust[bad]).all()
+    assert [found.labels[i] for i in asked] == [truth[i] for i in asked]
+    assert (found.origin[bad[0]] == "known") is (way == "known")
+    assert (found.origin == "cheap").sum() > 200, "others keep their cheap labels"
+
+
 def test_a_batch_that_is_known_as_a_whole_needs_no_call():
     found = label_answers(["a"] * 50, [0.9] * 50, pytest.fail, agreement=0.9, known=["b"] * 50)
     assert found.n_calls == 0
@@ -131,6 +167,46 @@ def test_a_cold_start_keeps_its_promise_and_goes_on_where_it_was(tmp_path):
     assert found.promises[0].most == 48
     assert found.assumptions == ()
     assert label_batch(None, X, pytest.fail, **options).labels == found.labels
+
+
+def test_rounds_are_counted_one_by_one_and_the_same_after_every_interruption(tmp_path):
+    """A promise by class whose cheap labels are mostly wrong needs many."""
+    cheap = ["yes" if i % 2 == 0 else "no" for i in range(2000)]
+    truth = ["yes" if i % 20 == 0 else "no" for i in range(2000)]
+    rng = random.Random(0)
+
+    def label(job, ends_after):
+        n_calls, rounds = 0, []
+
+        def final(rows):
+            nonlocal n_calls
+            n_calls += 1
+            if n_calls > ends_after:
+                raise KeyboardInterrupt
+            return [truth[i] for i in rows]
+
+        with watching(lambda what, _: rounds.append(what.split(":")[0])):
+            found = label_answers(cheap, np.linspace(1, 0.9, 2000), final, agreement=None,
+                                  max_missed={"yes": 0.3}, job=job, rows_per_call=25,
+                                  concurrency=1)  # fmt: skip
+        return found, list(dict.fromkeys(rounds[:-1]))
+
+    with pytest.raises(KeyboardInterrupt):
+        label(tmp_path / "job", 1)
+    shutil.copytree(tmp_path / "job", tmp_path / "whole")
+    whole, rounds = label(tmp_path / "whole", 10_000)
+    assert whole.rounds == len(rounds) > 5
+    assert [f"final model, {name}" for name, n in whole.calls.items() if n] == rounds
+    assert whole.n_calls == (whole.origin != "cheap").sum()
+    while True:
+        try:
+            found, _ = label(tmp_path / "job", rng.randrange(1, 12))
+            break
+        except KeyboardInterrupt:
+            continue
+    assert found.calls == whole.calls
+    assert (found.origin == whole.origin).all()
+    assert found.lost > whole.lost
 
 
 PROGRAM = """

@@ -106,9 +106,9 @@ def test_rows_are_sent_once_in_rounds_and_all_that_must_be_are(case):
         sent |= set(rows)
         names.append(due.name)
         final[due.rows] = truth[due.rows]
-    assert names == sorted(names, key=[CHECKS, REST, MORE].index)
-    assert names.count(CHECKS) <= 1
-    assert names.count(REST) <= 1
+    further = [each.name for each in question.further(final)]
+    assert names == [name for name in (CHECKS, REST) if name in names] + further
+    assert len(set(names)) == len(names)
     kept = set(np.flatnonzero(final == NEVER).tolist())
     above = set(question.order[: slow_stop(question, truth)].tolist())
     assert kept <= above - set(question.checks.tolist())
@@ -125,16 +125,13 @@ def test_answers_in_any_order_and_parts_end_in_the_same(case, seed):
     whole, parts = begun(question, truth), begun(question, truth)
     while (due := question.due(whole)) is not None:
         whole[due.rows] = truth[due.rows]
-    rounds = 0
     while (due := question.due(parts)) is not None:
         some = rng.permutation(due.rows)[: rng.integers(1, len(due.rows) + 1)]
         parts[some] = truth[some]
-        rounds += due.name == MORE
-    # Further rows may be looked at in any order, so parts of a round may need fewer or more.
-    if rounds:
-        assert all(standing.holds for standing in question.standings(parts))
-    else:
-        assert (whole == parts).all()
+    assert (whole == parts).all()
+    assert [each.name for each in question.further(parts)] == [
+        each.name for each in question.further(whole)
+    ]
 
 
 @given(questions())

@@ -10,34 +10,25 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
+from emsco.batch.job_file import JobFile
 from emsco.batch.row_marks import RowMarks
 from emsco.exceptions import BatchError
 
-_FILE, _FORMAT = "job.sqlite", 1
-_TABLES = """
-CREATE TABLE job (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE question (identity TEXT PRIMARY KEY, level REAL NOT NULL, allowed REAL NOT NULL,
-                       kind TEXT NOT NULL, row_hashes BLOB NOT NULL);
-CREATE TABLE fixed (question TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
-                    PRIMARY KEY (question, name)) WITHOUT ROWID;
-CREATE TABLE answer (question TEXT NOT NULL, row INTEGER NOT NULL, label TEXT NOT NULL,
-                     PRIMARY KEY (question, row)) WITHOUT ROWID;
-CREATE TABLE flight (question TEXT NOT NULL, row INTEGER NOT NULL,
-                     PRIMARY KEY (question, row)) WITHOUT ROWID;
-CREATE TABLE lost (question TEXT NOT NULL, row INTEGER NOT NULL);
-"""
+_FORMAT = b"1"
 # A question that was refused before anything was fixed or sent may be asked otherwise.
 _COUNTED = """
 SELECT identity, level, allowed, kind, row_hashes FROM question WHERE identity IN
 (SELECT question FROM fixed UNION SELECT question FROM answer UNION SELECT question FROM flight
  UNION SELECT question FROM lost)
+"""
+_LOSE = """
+INSERT INTO lost SELECT question, row,
+(SELECT count(*) FROM lost WHERE (question, row) = (flight.question, flight.row)) FROM flight
+WHERE question = ?
 """
 
 
@@ -133,32 +124,11 @@ class JobStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.fspath(folder)
         self._identity = ""
-        with self._named_errors():
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            path = Path(self.folder, _FILE)
-            if not path.exists():  # private from the first moment
-                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-            self._db = sqlite3.connect(path, timeout=1.0, check_same_thread=False,
-                                       isolation_level=None)  # fmt: skip
-            try:
-                self._start()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _start(self) -> None:
-        # One process at a time: the lock is held until the file is closed.
-        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        with self._transaction():
-            if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'job'"):
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                new = {"format": str(_FORMAT).encode(), "secret": secrets.token_bytes(32)}
-                self._db.executemany("INSERT INTO job VALUES (?, ?)", new.items())
-        found = dict(self._rows("SELECT name, value FROM job"))
-        if found.get("format") != str(_FORMAT).encode() or len(found.get("secret", b"")) != 32:
+        new = {"format": _FORMAT, "secret": secrets.token_bytes(32)}
+        self._file = JobFile(self.folder, new)
+        found = dict(self._file.rows("SELECT name, value FROM job"))
+        if found.get("format") != _FORMAT:
+            self._file.close()
             raise BatchError(f"{self.folder} is not a job of this version of emsco.")
         self._secret: bytes = found["secret"]
 
@@ -170,8 +140,8 @@ class JobStore:
     def open(self, inquiry: Inquiry) -> None:
         """Record a question; refuse one about rows that others were about, beyond its level."""
         self._identity = inquiry.identity
-        with self._named_errors(), self._transaction():
-            earlier = self._rows(_COUNTED)
+        with self._file.transaction():
+            earlier = self._file.rows(_COUNTED)
             if inquiry.identity not in {identity for identity, *_ in earlier}:
                 same = [
                     (level, most)
@@ -188,115 +158,81 @@ class JobStore:
                         "again until an answer suits would break the promise: ask the same "
                         "question, or declare with the first how many `questions` there will be."
                     )
-                self._db.execute(
+                self._file.write(
                     "INSERT OR IGNORE INTO question VALUES (?, ?, ?, ?, ?)",
-                    (inquiry.identity, inquiry.level, inquiry.allowed, inquiry.rows.kind,
-                     inquiry.rows.to_bytes()),
+                    [(inquiry.identity, inquiry.level, inquiry.allowed, inquiry.rows.kind,
+                      inquiry.rows.to_bytes())],
                 )  # fmt: skip
             # Rows in flight when a process was killed: they are sent again, and counted.
-            about = (inquiry.identity,)
-            self._db.execute("INSERT INTO lost SELECT * FROM flight WHERE question = ?", about)
-            self._db.execute("DELETE FROM flight WHERE question = ?", about)
+            self._file.write(_LOSE, [(inquiry.identity,)])
+            self._file.write("DELETE FROM flight WHERE question = ?", [(inquiry.identity,)])
 
     def fixed(self, name: str, make: Callable[[], str]) -> str:
         """Return what was fixed when it was needed first, made now if it is new."""
         about = (self._identity, name)
-        with self._named_errors():
-            found = self._rows("SELECT value FROM fixed WHERE question = ? AND name = ?", *about)
+        with self._file.reading():
+            query = "SELECT value FROM fixed WHERE question = ? AND name = ?"
+            found = self._file.rows(query, *about)
         if found:
             return str(found[0][0])
         value = make()
-        with self._named_errors(), self._transaction():
-            self._db.execute("INSERT INTO fixed VALUES (?, ?, ?)", (*about, value))
+        with self._file.transaction():
+            self._file.write("INSERT INTO fixed VALUES (?, ?, ?)", [(*about, value)])
         return value
 
     def answers(self) -> dict[int, Any]:
         """Return the answers so far."""
-        with self._named_errors():
+        with self._file.reading():
+            self._file.verify()
             query = "SELECT row, label FROM answer WHERE question = ?"
-            return {row: json.loads(label) for row, label in self._rows(query, self._identity)}
+            return {row: json.loads(label) for row, label in self._file.rows(query, self._identity)}
 
     def begin(self, rows: Sequence[int]) -> None:
         """Record that rows are being sent."""
-        with self._named_errors(), self._transaction():
-            self._db.executemany(
-                "INSERT OR IGNORE INTO flight VALUES (?, ?)",
-                [(self._identity, row) for row in rows],
-            )
+        sent = [(self._identity, row) for row in rows]
+        with self._file.transaction():
+            self._file.write("INSERT OR IGNORE INTO flight VALUES (?, ?)", sent)
 
     def record(self, answers: Iterable[tuple[int, Any]]) -> None:
         """Record answers; the first one to a row stays."""
         found = [(self._identity, row, json.dumps(label)) for row, label in answers]
-        with self._named_errors(), self._transaction():
-            self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", found)
+        with self._file.transaction():
+            self._file.write("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", found)
             self._land([row for _, row, _ in found])
 
     def end(self, rows: Sequence[int]) -> None:
         """Record that calls have ended, but brought no answer."""
-        with self._named_errors(), self._transaction():
+        with self._file.transaction():
             self._land(rows)
 
     def _land(self, rows: Sequence[int]) -> None:
-        self._db.executemany(
-            "DELETE FROM flight WHERE question = ? AND row = ?",
-            [(self._identity, row) for row in rows],
-        )
+        landed = [(self._identity, row) for row in rows]
+        self._file.write("DELETE FROM flight WHERE question = ? AND row = ?", landed)
 
     @property
     def n_lost(self) -> int:
         """How many rows were in flight when a process was killed."""
         query = "SELECT count(*) FROM lost WHERE question = ?"
-        with self._named_errors():
-            return int(self._rows(query, self._identity)[0][0])
+        with self._file.reading():
+            return int(self._file.rows(query, self._identity)[0][0])
 
     @staticmethod
     def is_there(folder: str | os.PathLike[str]) -> bool:
         """Return whether a folder is a job."""
-        return Path(folder, _FILE).exists()
+        return JobFile.is_there(folder)
 
     def note(self, name: str) -> str | None:
         """Return a note of whoever sends the rows; None if there is none."""
-        with self._named_errors():
-            found = self._rows("SELECT value FROM job WHERE name = ?", f"note: {name}")
+        with self._file.reading():
+            found = self._file.rows("SELECT value FROM job WHERE name = ?", f"note: {name}")
             return str(found[0][0], "utf-8") if found else None
 
     def set_note(self, name: str, text: str) -> None:
         """Keep a note of whoever sends the rows."""
-        with self._named_errors(), self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO job VALUES (?, ?)",
-                             (f"note: {name}", text.encode()))  # fmt: skip
+        with self._file.transaction():
+            kept = [(f"note: {name}", text.encode())]
+            self._file.write("INSERT OR REPLACE INTO job VALUES (?, ?)", kept)
 
     def close(self) -> None:
         """Close the file, for the next process."""
-        self._db.close()
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        return self._db.execute(query, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise BatchError(
-                    f"Another process works on the job {self.folder}; wait until it has ended."
-                ) from error
-            raise BatchError(f"The job {self.folder} cannot be written: {error}.") from error
-        except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
-            raise BatchError(f"The job {self.folder} is damaged: {error}.") from error
-        except OSError as error:
-            raise BatchError(
-                f"The job {self.folder} cannot be opened: {error.strerror}."
-            ) from error
+        self._file.close()

@@ -81,7 +81,8 @@ class BatchLabels:
     assumptions : tuple of str
         What the promise rests on, in sentences; none: it holds whatever the rows and answers are.
     calls : mapping of str to int
-        The rows sent to the final model, by round.
+        The rows sent to the final model, by round: "checks", "rest", and, where a promise by class
+        needs it, "more", "more 2" and so on; without a cascade, "first part" before all.
     lost : int
         How many of them were sent twice, because a process was killed meanwhile.
     price : float or None

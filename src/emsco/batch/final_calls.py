@@ -1,8 +1,9 @@
 """Calls of the final model: a function, a model or a live source; some at the same time.
 
 Whatever it is, a call is made for some rows and brings a label for each, or None. A call that
-raises an error brings none, and its rows count as failed. If all calls of a round raise, it may be
-that the rows are not at fault: the error is reported instead where nothing is lost by that.
+raises an error brings none, and its rows count as failed; a call that a live source does not answer
+is such a one. If all calls of a round raise, it may be that the rows are not at fault: the error is
+reported instead where nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ from numpy.typing import NDArray
 
 from emsco._utils.progress import tell
 from emsco.batch.answers_store import AnswersStore
-from emsco.exceptions import BatchError
+from emsco.core.decisions import BUDGET, CIRCUIT_OPEN, ERROR, TIMEOUT
+from emsco.exceptions import BatchError, SourcesError, quoted
 from emsco.learners.final_model import predict_labels
-from emsco.live.coalescing import CoalescingGate
+from emsco.live.coalescing import CoalescingGate, open_gate
+from emsco.live.fetch_result import as_text
 from emsco.live.source import LiveSource
 from emsco.rows.columns import listed
 
 Rows = NDArray[np.intp]
 _MODEL_ROWS = 1_000  # in a call of a model in this process
-_MANY_CALLS = 10  # that all fail: the model is down, and with a job it can be asked again later
+_MANY_ROWS = 10  # that all fail: the model is down, and with a job it can be asked again later
+_PAUSE = 1.0  # seconds until a source that failed may be called again
+_NOT_ANSWERED = {BUDGET, ERROR, TIMEOUT}  # the source is at fault, not the row
 
 
 class FinalModel(Protocol):
@@ -70,6 +75,11 @@ class Calls:
     concurrency: int = 8
     rows_per_call: int | None = None
 
+    @property
+    def is_spelled(self) -> bool:
+        """Whether every label comes as text, whatever it was."""
+        return isinstance(self.final, LiveSource) and self.final.is_spelled
+
     def size(self, n_rows: int, *, stored: bool) -> int:
         """Return the rows in a call.
 
@@ -88,7 +98,7 @@ class Calls:
     async def open(self) -> AsyncIterator[FinalModel]:
         """Open what is called."""
         if isinstance(self.final, LiveSource):
-            gate = CoalescingGate(self.final, [self.answer], self.price or 0.0)
+            gate = open_gate("final", self.final, [self.answer], self.price or 0.0)
             try:
                 yield partial(self._fetch, gate)
             finally:
@@ -102,11 +112,19 @@ class Calls:
 
     async def _fetch(self, gate: CoalescingGate, rows: Rows) -> Sequence[Any]:
         assert self.keys is not None
-        found = await gate.fetch([self.keys[row] for row in rows.tolist()], {})
-        column = found.columns[self.answer]
-        return [
-            None if reason else label for label, reason in zip(column, found.reasons, strict=True)
-        ]
+        keys = [self.keys[row] for row in rows.tolist()]
+        labels: list[Any] = [None] * len(keys)
+        reasons = [CIRCUIT_OPEN] * len(keys)
+        while waiting := [i for i, reason in enumerate(reasons) if reason == CIRCUIT_OPEN]:
+            found = await gate.fetch([keys[i] for i in waiting], {})
+            column = found.columns.get(self.answer, labels)  # none if nothing was answered
+            for i, reason, label in zip(waiting, found.reasons, column, strict=False):
+                reasons[i], labels[i] = reason, None if reason else as_text(label)
+            if CIRCUIT_OPEN in found.reasons:  # those rows were not sent
+                await asyncio.sleep(_PAUSE)
+        if _NOT_ANSWERED.issuperset(reasons):
+            raise SourcesError(f"the source did not answer ({quoted(sorted({*reasons}))})")
+        return labels
 
     async def _call(self, pool: ThreadPoolExecutor, rows: Rows) -> Sequence[Any]:
         final, sent = self.final, self.rows_of(rows)
@@ -151,6 +169,15 @@ def check_calls(calls: Calls, n_rows: int) -> None:
     if isinstance(final, LiveSource):
         if calls.keys is None or len(calls.keys) != n_rows:
             raise BatchError("A live source is asked by key: give `keys`, one for each row.")
+        if final.needs or not final.is_fetched:
+            raise BatchError(
+                "A live source as the final model must answer by key alone; "
+                + (
+                    f"this one uses {quoted(sorted(final.needs))}."
+                    if final.needs
+                    else "this one is never called."
+                )
+            )
     elif not callable(final) and not hasattr(final, "predict"):
         raise BatchError(
             "`final` must be a function of rows, a model with `predict` or a live source, got a "
@@ -215,7 +242,7 @@ async def call_all(
             await asyncio.gather(*workers, return_exceptions=True)
     if not failed:
         return
-    is_down = len(failed) >= _MANY_CALLS if store.folder is not None else not store.answers()
+    is_down = store.folder is not None and len(rows) >= _MANY_ROWS
     if sum(map(len, failed)) == len(rows) and (is_down or not store.answers()):
         raise BatchError(
             f"The final model answered no row: every call raised an error, first "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -83,7 +84,9 @@ def label_batch(
         The rows.
     final : callable, model with predict, or live source
         The final model. A function receives rows of X and returns their labels in that order, None
-        where it has none; or a mapping of position to label. It may be async.
+        where it has none; or a mapping of position to label. It may be async. A live source is
+        asked by key for the feature `label`, or for the column of logged answers, if the cascade
+        has one.
     agreement : float or None, default=0.99
         The least share of labels that are as the final model's. None: only bounds by class.
     confidence : float, default=0.99
@@ -94,8 +97,8 @@ def label_batch(
         Of the rows labelled this, the least share that the final model calls so.
     log : (X, answers) or (X, answers, keys), default=None
         Held-out rows with the final model's answers, as free checks. They must be like the batch,
-        as if both were drawn together, with nothing else done with them. Not rows that reached the
-        final model through a cascade.
+        as if both were drawn together, row by row, with nothing else done with them. Not rows that
+        reached the final model through a cascade.
     known : sequence or mapping of position to label, default=None
         Answers that are known already; None where there is none. These rows are not sent.
     keys : sequence, default=None
@@ -217,7 +220,8 @@ def label_answers(
         also plan the number of checks, as the expected share of right answers.
     final : callable or live source
         The final model: a function that receives positions of rows, and returns their labels in
-        that order, None where it has none; or a mapping of position to label. It may be async.
+        that order, None where it has none; or a mapping of position to label. It may be async. A
+        live source is asked by key for the feature `label`.
     agreement : float or None, default=0.99
         The least share of labels that are as the final model's. None: only bounds by class.
     confidence : float, default=0.99
@@ -304,9 +308,10 @@ def _label(batch: Batch, calls: Calls, job: str | os.PathLike[str] | None) -> Ba
 
 def send_all(task: Task, calls: Calls, store: AnswersStore) -> None:
     """Send the rows that are due, until none is."""
+    read = partial(task.read, spelled=calls.is_spelled)
     while (due := task.due()) is not None:
         name, rows = due
-        run(call_all(calls, rows, what=f"final model, {name}", store=store, read=task.read))
+        run(call_all(calls, rows, what=f"final model, {name}", store=store, read=read))
     tell("label", 1.0)
 
 

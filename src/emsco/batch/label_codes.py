@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from emsco._utils.missing_values import is_missing
 from emsco.batch.promises import NO_LABEL, Codes
-from emsco.exceptions import BatchError
+from emsco.exceptions import BatchError, quoted
 from emsco.rows.columns import listed
 
 _KINDS = (str, bool, int, float)
@@ -66,6 +67,35 @@ class LabelCodes:
             )
         self._codes[value] = len(self._codes)
         return self._codes[value]
+
+    def spelled(self, labels: Iterable[Any]) -> list[Any]:
+        """Return the labels that texts stand for, where every label comes as text.
+
+        Examples
+        --------
+        >>> from emsco.batch.label_codes import LabelCodes
+        >>> codes = LabelCodes()
+        >>> codes.code(0)
+        0
+        >>> codes.spelled(["1", None, "0"])
+        [1, None, 0]
+        """
+        kinds = set(map(type, self._codes))
+        if kinds <= {str}:
+            return list(labels)
+        return [None if label is None else self._spelled(label, kinds) for label in labels]
+
+    def _spelled(self, text: str, kinds: set[type]) -> Any:
+        if text in self._texts:
+            return self._texts[text]
+        for kind in kinds & {int, float}:  # a number that no label had until now
+            with suppress(ValueError):
+                if str(kind(text)) == text:
+                    return kind(text)
+        raise BatchError(
+            f"The final model answered {text!r}, which is no label of the same type as those of "
+            f"the cheap answers: {quoted(self._codes)}."
+        )
 
     def known(self, label: Any, what: str) -> int:
         """Return the code of a label that must have been seen."""

@@ -19,8 +19,8 @@ from emsco.rows.rows import Rows
 
 LIKE = (
     "the rows of the log are like those of the batch (same final model, prompt, period and "
-    "selection, and rows that belong together are in one of the two), nothing else was done with "
-    "them, and they serve this batch alone"
+    "selection; drawn row by row, not in groups), nothing else was done with them or with rows "
+    "that belong to them, and they serve this batch alone"
 )
 LIKE_UNKNOWN = "the rows known beforehand were not chosen by what their answers would be"
 NOT_SHARED = "no row of the log is in the batch, which could not be checked"

@@ -136,8 +136,32 @@ class Question:
         waiting = np.flatnonzero(self.below(final) & (final == NEVER))
         if len(waiting):
             return Round(REST, waiting)
-        waiting = self._more(final)
-        return Round(MORE, waiting) if len(waiting) else None
+        for name, rows in self.further(final)[-1:]:
+            waiting = rows[final[rows] == NEVER]
+            if len(waiting):
+                return Round(name, waiting)
+        return None
+
+    def further(self, final: Codes) -> list[Round]:
+        """Return the rounds after the second one, the last of which may not have come whole.
+
+        Each follows from the answers to those before it, so that it does not matter in which parts
+        they came.
+        """
+        final_then = np.where(self._is_further(final), NEVER, final)
+        rounds: list[Round] = []
+        while len(rows := self._more(final_then)):
+            rounds.append(Round(f"{MORE} {len(rounds) + 1}" if rounds else MORE, rows))
+            final_then[rows] = final[rows]
+            if (final[rows] == NEVER).any():
+                break
+        return rounds
+
+    def _is_further(self, final: Codes) -> NDArray[np.bool_]:
+        """Return which rows were sent although they stand above the stop and were not checked."""
+        later: NDArray[np.bool_] = (final != NEVER) & ~self.known & ~self.below(final)
+        later[self.checks] = False
+        return later
 
     def below(self, final: Codes) -> NDArray[np.bool_]:
         """Return which rows have no cheap label to keep: below the stop, or without any."""
@@ -147,9 +171,7 @@ class Question:
 
     def standings(self, final: Codes) -> list[Standing]:
         """Return what each promise comes to."""
-        later = (final != NEVER) & ~self.known & ~self.below(final)
-        later[self.checks] = False
-        later &= final != NO_LABEL
+        later = self._is_further(final) & (final != NO_LABEL)
         found = [int(p.broken(self.cheap[later], final[later]).sum()) for p in self.promises]
         return Labelled(self.cheap, final).standings(self.promises, found)
 

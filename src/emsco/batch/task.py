@@ -30,7 +30,7 @@ from emsco.batch.coins import digest_of, shuffled
 from emsco.batch.label_codes import LabelCodes
 from emsco.batch.log_rows import Log
 from emsco.batch.promises import NEVER, NO_LABEL, Codes, Standing
-from emsco.batch.question import CHECKS, MORE, REST, Question
+from emsco.batch.question import CHECKS, REST, Question
 from emsco.batch.row_marks import RowMarks
 from emsco.cascade import Decider, decider_of
 from emsco.core.costs import Costs
@@ -62,8 +62,11 @@ class Task(Protocol):
     def result(self) -> BatchLabels:
         """Return the labels."""
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
-        """Return labels that have come as they are recorded; refuse those that cannot be."""
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
+        """Return labels that have come as they are recorded; refuse those that cannot be.
+
+        `spelled`: every label comes as text.
+        """
 
 
 @dataclass
@@ -150,8 +153,9 @@ class WalkTask:
         final[question.known] = self._known[question.known]  # also of a first part
         return final
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
         """Return labels as they are recorded."""
+        labels = self.codes.spelled(labels) if spelled else labels
         return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
@@ -178,12 +182,10 @@ class WalkTask:
         calls = {
             CHECKS: int(checked.sum()),
             REST: int((sent & ~checked & below).sum()),
-            MORE: int((sent & ~checked & ~below).sum()),
         }
+        calls |= {name: len(rows) for name, rows in question.further(final)}
         if self.first:
             calls = {FIRST: len(self.first)} | calls
-        if not calls[MORE]:
-            del calls[MORE]
         codes = np.where(final == NEVER, cheap, final)
         seen = question.disagreements(final)
         notes = [] if self.store.folder is not None else [without_job()]
@@ -273,10 +275,10 @@ class ColdStart:
         """Record what is asked."""
         self.store.open(self.inquiry(marks))
 
-    def read(self, labels: Sequence[Any]) -> list[Any]:
+    def read(self, labels: Sequence[Any], *, spelled: bool = False) -> list[Any]:
         """Return labels as they are recorded."""
         if self._walk is not None:
-            return self._walk.read(labels)
+            return self._walk.read(labels, spelled=spelled)
         return self.codes.decode(self.codes.read(labels).tolist())
 
     def due(self) -> Due | None:
