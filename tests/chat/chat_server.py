@@ -84,6 +84,7 @@ class ChatServer:
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
         self.port = 0
+        self._is_over = False
 
     @property
     def base_url(self) -> str:
@@ -101,27 +102,33 @@ class ChatServer:
         return Counter(charge.digest for charge in self.bill)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection after another request."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                headers = {
-                    name.strip().lower(): value.strip()
-                    for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:])
-                }
-                content = await reader.readexactly(int(headers.get("content-length", 0)))
-                self.at_once += 1
-                self.most_at_once = max(self.most_at_once, self.at_once)
-                try:
-                    goes_on = await self._respond(head.split(" ")[1], headers, content, writer)
-                finally:
-                    self.at_once -= 1
-                await writer.drain()
-                if not goes_on:
-                    break
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+        """Answer one request of a connection after the other."""
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort() if self._is_over else writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            headers = {
+                name.strip().lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:])
+            }
+            content = await reader.readexactly(int(headers.get("content-length", 0)))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            try:
+                goes_on = await self._respond(head.split(" ")[1], headers, content, writer)
+            finally:
+                self.at_once -= 1
+            await writer.drain()
+            if not goes_on:
+                break
 
     async def _respond(
         self, path: str, headers: Mapping[str, str], content: bytes, writer: asyncio.StreamWriter
@@ -225,6 +232,7 @@ class ChatServer:
             ready.set()
             await done.wait()
             server.close()
+            self._is_over = True
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()

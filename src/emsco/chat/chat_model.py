@@ -132,7 +132,7 @@ class ChatModel:
             raise ModelError("`timeout` and `backoff` must be numbers of seconds.")
         if not isinstance(self.logprobs, bool):
             raise ModelError(f"`logprobs` must be true or false, got {self.logprobs!r}.")
-        _ = self._template, self._terms
+        _ = self.template, self.terms
         if self.max_spend is not None and self.price_in is None:
             raise ModelError("`max_spend` needs `price_in` and `price_out`, of a million tokens.")
         if self.max_spend is not None and self.answers is None:
@@ -142,11 +142,13 @@ class ChatModel:
         return self  # it is never fitted
 
     @cached_property
-    def _template(self) -> PromptTemplate:
+    def template(self) -> PromptTemplate:
+        """The prompt, whose columns are known."""
         return PromptTemplate.parse(self.prompt)
 
     @cached_property
-    def _terms(self) -> ChatTerms:
+    def terms(self) -> ChatTerms:
+        """How the model is asked."""
         labels = LabelSet.of(self.labels)
         return ChatTerms(
             endpoint=Endpoint(self.base_url, self.api_key_env, self.timeout),
@@ -162,14 +164,9 @@ class ChatModel:
         )
 
     @property
-    def terms(self) -> ChatTerms:
-        """How the model is asked."""
-        return self._terms
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the prompt names."""
-        return self._template.columns
+        return self.template.columns
 
     def questions(self, X: Any) -> list[str]:
         """Return the question about each row.
@@ -185,14 +182,14 @@ class ChatModel:
             The questions.
         """
         rows = read_all(X)
-        self._template.check(rows.names)
+        self.template.check(rows.names)
         columns = {name: listed(rows.columns[name]) for name in dict.fromkeys(self.columns)}
-        return [self._template.fill(row) for row in _rows_of(columns, rows.n_rows)]
+        return [self.template.fill(row) for row in _rows_of(columns, rows.n_rows)]
 
     def question(self, row: Mapping[str, Any]) -> str:
         """Return the question about one row, given as a mapping of column to value."""
-        self._template.check(list(row))
-        return self._template.fill(row)
+        self.template.check(list(row))
+        return self.template.fill(row)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row.
@@ -294,14 +291,14 @@ class ChatModel:
         """
         cache = AnswerCache(self.answers)
         try:
-            return cache.spending(self._terms.account)
+            return cache.spending(self.terms.account)
         finally:
             cache.close()
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[ChatSession]:
         """Open connections for many questions, which `label_batch` and live sources do."""
-        async with open_session(self._terms, AnswerCache(self.answers)) as session:
+        async with open_session(self.terms, AnswerCache(self.answers)) as session:
             yield session
 
     async def _ask_all(self, questions: Sequence[str]) -> list[ChatAnswer]:

@@ -234,7 +234,7 @@ class ChatSession:
             self._stop(f"redirects to another address (status {status}), which is not followed: "
                        "the key is for this one alone")  # fmt: skip
         if status in (401, 402, 403, 404, 405):
-            self._stop(f"does not take questions: {reason}")
+            self._stop(f"takes no questions: {reason}")
         if not _is_repeated(status):
             self._count_fault(reason)
         return _Call(None, reason)

@@ -67,8 +67,8 @@ class Endpoint:
             raise ModelError("`base_url` must start with https:// or http:// and have a host.")
         if address.username or address.password or address.query or address.fragment:
             raise ModelError(
-                "`base_url` must have no user, password or query: they may be secret, and it is "
-                "written to files. The key belongs into the environment variable `api_key_env`."
+                "`base_url` must have no user, password or query, because it is written to files. "
+                "The key belongs into the environment variable that `api_key_env` names."
             )
         if self.base_url != self.base_url.strip() or not self.base_url.isprintable():
             raise ModelError("`base_url` must have no spaces or line breaks around it.")

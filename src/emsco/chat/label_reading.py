@@ -25,7 +25,7 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class ReadLabel(NamedTuple):
-    """A label, and where in the answer it stands."""
+    """A label, and where in the answer it stands, without quotes."""
 
     label: Label
     start: int
@@ -58,12 +58,13 @@ class LabelSet:
             raise ModelError(f"`labels` must be at least two, got {list(found)!r}.")
         alike: dict[str, Label] = {}
         for label in found:
-            other = alike.setdefault(_looks_of(label), label)
-            if other is not label:
+            looks = _looks_of(label)
+            if looks in alike:
                 raise ModelError(
-                    f"`labels` has {other!r} and {label!r}, which look alike in an answer; rename "
-                    "one of them."
+                    f"`labels` has {alike[looks]!r} and {label!r}, which look alike in an answer; "
+                    "rename or leave out one of them."
                 )
+            alike[looks] = label
         return cls(found)
 
     @cached_property
@@ -126,7 +127,8 @@ class LabelSet:
         label = self._by_text.get(text_of_label(value))
         if label is None or isinstance(label, str) != isinstance(value, str):
             return None
-        return ReadLabel(label, start, start + len(text))
+        quote = int(isinstance(value, str))
+        return ReadLabel(label, start + quote, start + len(text) - quote)
 
 
 def text_of_label(label: Label) -> str:
