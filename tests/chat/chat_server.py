@@ -64,6 +64,8 @@ class ChatServer:
         The key that it asks for.
     trust : callable or None
         The probability of the label of a question, for log-probabilities.
+    special : callable or None
+        The response to a request by its number, as status, content and headers; None: the usual.
     delay : float
         The seconds that an answer takes.
     """
@@ -74,6 +76,7 @@ class ChatServer:
     refuses: tuple[str, ...] = ()
     key: str | None = None
     trust: Callable[[str], float] | None = None
+    special: Callable[[int], tuple[int, Any, dict[str, str]] | None] | None = None
     delay: float = 0.0
     seed: int = 0
     bill: list[Charge] = field(default_factory=list)
@@ -144,6 +147,10 @@ class ChatServer:
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
             given = headers.get("authorization", "")
             _send(writer, 401, _error(f"Incorrect API key provided: {given}"))
+            return True
+        special = self.special(len(self.seen)) if self.special else None
+        if special is not None:
+            _send(writer, *special)
             return True
         for option in self.refuses:
             if option in body:

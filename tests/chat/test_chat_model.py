@@ -219,17 +219,7 @@ def test_a_path_that_is_not_there_is_named(server, tmp_path):
 
 def test_waiting_is_for_all_questions_and_has_an_end(server, tmp_path):
     """An endpoint that wants hours is not waited for."""
-    real = server._reply
-
-    async def busy(kind, body, content, writer):
-        from chat_server import _error, _send
-
-        if len(server.seen) == 1:
-            _send(writer, 429, _error("Quota used up."), {"Retry-After": "7200"})
-            return True
-        return await real(kind, body, content, writer)
-
-    server._reply = busy
+    server.special = lambda number: (429, {}, {"Retry-After": "7200"}) if number == 1 else None
     with pytest.raises(EndpointError, match="asks to wait for 7,200 seconds"):
         model_of(server, tmp_path, concurrency=1).predict(messages(3))
 
