@@ -15,7 +15,6 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 class Charge(NamedTuple):
     """A request in the server's own books."""
 
-    digest: str  # of its body
+    digest: str  # of its address and body, by which clients keep its answer
     kind: str  # its fault, "none" if it has none
     tokens_in: int
     tokens_out: int
@@ -81,6 +80,7 @@ class ChatServer:
     seed: int = 0
     bill: list[Charge] = field(default_factory=list)
     seen: list[dict[str, Any]] = field(default_factory=list)  # headers and bodies
+    kinds: set[str] = field(default_factory=set)
     at_once: int = 0
     most_at_once: int = 0
 
@@ -100,9 +100,6 @@ class ChatServer:
             for charge in self.bill
             if counted is None or (charge.kind in COUNTED) == counted
         )
-
-    def paid_by_digest(self) -> Counter[str]:
-        return Counter(charge.digest for charge in self.bill)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of a connection after the other."""
@@ -158,6 +155,7 @@ class ChatServer:
                 return True
         await asyncio.sleep(self.delay)
         kind = self._rng.choice(self.faults) if self._rng.random() < self.share else "none"
+        self.kinds.add(kind)
         return await self._reply(kind, body, content, writer)
 
     async def _reply(
@@ -211,7 +209,8 @@ class ChatServer:
             choice["logprobs"] = {"content": _tokens(text, label, self.trust(question))}
         tokens_in = min(len(content), len(content) // 4 + 7)
         tokens_out = min(body.get("max_tokens") or body["max_completion_tokens"], len(text))
-        digest = sha256(content).hexdigest()
+        address = f"{self.base_url}/chat/completions".encode()
+        digest = sha256(address + b"\0" + content).hexdigest()
         self.bill.append(Charge(digest, kind, tokens_in, tokens_out, time.time()))
         usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out,
                  "total_tokens": tokens_in + tokens_out}  # fmt: skip

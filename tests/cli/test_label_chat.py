@@ -110,8 +110,8 @@ def test_a_file_that_makes_no_sense_is_named(server, changed, words):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("api_key = 'sk-123'\n", "must not contain `api_key`"), ("model = [sk-123\n", "not valid TOML"),
-     ("modell = 'sk-123'\n", "did you mean 'model'?"), ("model = 'sk-123'\n", "must have `base_url`")],
+    [("api_key = 'sk-123'", "must not contain `api_key`"), ("model = [sk-123", "not valid TOML"),
+     ("modell = 'sk-123'", "did you mean 'model'?"), ("model = 'sk-123'", "must have `base_url`")],
 )  # fmt: skip
 @pytest.mark.usefixtures("server")
 def test_a_key_in_the_file_is_not_shown(text, words):
