@@ -105,8 +105,8 @@ class ChatServer:
         """Answer one request of a connection after the other."""
         try:
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client is gone, or the server ends
         finally:
             writer.transport.abort() if self._is_over else writer.close()
             with suppress(ConnectionError):

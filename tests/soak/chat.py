@@ -115,7 +115,7 @@ print(len(found))
 def kills(*, small: bool) -> dict[str, Any]:
     """Kill the process that asks at random times, and begin it again."""
     n_kills, rng = (SMALL_KILLS if small else KILLS), random.Random(2)
-    n = 400 * n_kills
+    n = 150 * n_kills
     with (
         ChatServer(label_of, share=SHARE, delay=0.02, seed=2).running() as server,
         TemporaryDirectory() as here,
