@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
-from types import ModuleType
 from typing import Any, Self
 
 
@@ -232,6 +231,10 @@ class ModelError(EmscoError, ValueError):
     """A model that decides nothing yet, or a final model that cannot be read or gives no answer."""
 
 
+class EndpointError(EmscoError, RuntimeError):
+    """A model behind an endpoint that cannot be asked: no key, no money left, or out of reach."""
+
+
 class CheckpointError(EmscoError, ValueError):
     """A checkpoint that is damaged, belongs to another run, or cannot be written."""
 
@@ -250,15 +253,12 @@ class InvalidKeyError(SourcesError):
     >>> import asyncio
     >>> from emsco.live import CallableSource
     >>> from emsco.live.coalescing import CoalescingGate
-    >>> from emsco.exceptions import InvalidKeyError
     >>> def ages(keys, values):
     ...     if "?" in keys:
     ...         raise InvalidKeyError("A key must be a number.")
     ...     return {key: {"age": 41.0} for key in keys}
-    >>> async def ask():
-    ...     gate = CoalescingGate(CallableSource(function=ages), ["age"], price=1.0)
-    ...     return await gate.fetch(["1", "?"], {})
-    >>> asyncio.run(ask()).reasons
+    >>> gate = CoalescingGate(CallableSource(function=ages), ["age"], price=1.0)
+    >>> asyncio.run(gate.fetch(["1", "?"], {})).reasons
     ['', 'invalid key']
     """
 
@@ -319,7 +319,7 @@ class MissingExtraError(EmscoError, ImportError):
     """An optional dependency that is not installed."""
 
 
-def require(module: str, extra: str | None = None) -> ModuleType:
+def require(module: str, extra: str | None = None) -> Any:
     """Import an optional module, or say how to install it.
 
     Parameters

@@ -7,7 +7,7 @@ import importlib
 
 NAMES = (
     "live", "serve", "mutations", "csv_mutations", "differential", "one_row", "disguises",
-    "survival", "loading", "label_answers", "behaviour",
+    "survival", "loading", "label_answers", "chat", "behaviour",
 )  # fmt: skip
 
 

@@ -12,11 +12,10 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from emsco._utils.progress import tell
 from emsco.batch.answers_store import AnswersStore
 from emsco.core.decisions import BUDGET, CIRCUIT_OPEN, ERROR, TIMEOUT
-from emsco.exceptions import BatchError, SourcesError, quoted
+from emsco.exceptions import ArtifactError, BatchError, EndpointError, SourcesError, quoted
 from emsco.learners.final_model import predict_labels
 from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.fetch_result import as_text
@@ -43,6 +42,18 @@ class FinalModel(Protocol):
 
     async def __call__(self, rows: Rows) -> Sequence[Any]:
         """Return the label of each row, None where there is none."""
+
+
+@runtime_checkable
+class OpenedFinal(Protocol):
+    """A final model that holds connections while it is called, such as a ChatModel."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls it takes at the same time."""
+
+    def open_calls(self) -> AbstractAsyncContextManager[FinalModel]:
+        """Open the connections, and give what is called."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,16 @@ class Calls:
             return self.rows_per_call
         if isinstance(self.final, LiveSource):
             return min(self.final.rows_per_call or n_rows, n_rows)
+        if isinstance(self.final, OpenedFinal):
+            return 1
         if hasattr(self.final, "predict"):
             return _MODEL_ROWS
         return 1 if stored else n_rows
+
+    @property
+    def most(self) -> int:
+        """How many calls are made at the same time: of the final model itself, if it says so."""
+        return self.final.concurrency if isinstance(self.final, OpenedFinal) else self.concurrency
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[FinalModel]:
@@ -103,6 +121,10 @@ class Calls:
                 yield partial(self._fetch, gate)
             finally:
                 await gate.close()
+            return
+        if isinstance(self.final, OpenedFinal):
+            async with self.final.open_calls() as call:
+                yield partial(self._call_opened, call)
             return
         pool = ThreadPoolExecutor(self.concurrency)
         try:
@@ -125,6 +147,9 @@ class Calls:
         if _NOT_ANSWERED.issuperset(reasons):
             raise SourcesError(f"the source did not answer ({quoted(sorted({*reasons}))})")
         return labels
+
+    async def _call_opened(self, call: Callable[[Any], Any], rows: Rows) -> Sequence[Any]:
+        return _in_order(await call(self.rows_of(rows)), rows)
 
     async def _call(self, pool: ThreadPoolExecutor, rows: Rows) -> Sequence[Any]:
         final, sent = self.final, self.rows_of(rows)
@@ -213,8 +238,8 @@ async def call_all(
             store.begin(part.tolist())
             try:
                 labels = read(await call(part))
-            except BatchError:
-                raise
+            except (BatchError, EndpointError, ArtifactError):
+                raise  # it is not these rows
             except Exception as error:  # it is somebody else's code
                 errors.append(error)
                 failed.append(part)
@@ -231,8 +256,7 @@ async def call_all(
     report()
     async with calls.open() as call:
         workers = [
-            asyncio.create_task(work(call))
-            for _ in range(min(calls.concurrency, -(-len(rows) // size)))
+            asyncio.create_task(work(call)) for _ in range(min(calls.most, -(-len(rows) // size)))
         ]
         try:
             await asyncio.gather(*workers)
@@ -249,26 +273,3 @@ async def call_all(
             f"{type(errors[0]).__name__}: {errors[0]}."
         ) from errors[0]
     store.record([(row, None) for part in failed for row in part.tolist()])
-
-
-def run(work: Any) -> Any:
-    """Run a coroutine, also where an event loop runs already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    found: list[Any] = []
-    errors: list[BaseException] = []
-
-    def in_thread() -> None:
-        try:
-            found.append(asyncio.run(work))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = Thread(target=in_thread)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return found[0]

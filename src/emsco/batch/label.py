@@ -11,6 +11,7 @@ from typing import Any
 
 from sklearn.utils import _safe_indexing
 
+from emsco._utils.event_loops import run
 from emsco._utils.missing_values import is_missing
 from emsco._utils.progress import tell
 from emsco.batch.answers_store import AnswersStore, JobStore, MemoryStore
@@ -22,7 +23,7 @@ from emsco.batch.cheap_answers import (
     price_of_final,
     read_answers,
 )
-from emsco.batch.final_calls import Calls, call_all, check_calls, run
+from emsco.batch.final_calls import Calls, call_all, check_calls
 from emsco.batch.log_rows import Log, read_log
 from emsco.batch.row_marks import RowMarks
 from emsco.batch.task import ColdStart, Task, WalkTask

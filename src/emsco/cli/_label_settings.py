@@ -12,7 +12,7 @@ from typing import Any
 from emsco.cli._options import flag_of
 from emsco.exceptions import ArtifactError, BatchError
 
-_FILES = ("rows", "model", "log", "costs", "final")
+_FILES = ("rows", "model", "log", "costs", "final", "chat")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class LabelSettings:
     log: Path | None
     label: str
     final: str | None
+    chat: Path | None
     price: float | None
     questions: int
     trust_type: list[str] | None
@@ -45,6 +46,10 @@ class LabelSettings:
             for name, path in self._files().items()
         }
         digests = {name: _digest(path) for name, path in self._files().items()}
+        if self.chat is not None:
+            from emsco.cli._label_chat import chat_digest
+
+            digests["chat"] = chat_digest(self.chat)
         return json.dumps({"options": plain, "digests": digests}, default=str)
 
     def _files(self) -> dict[str, Path]:

@@ -69,6 +69,7 @@ _NEW = typer.Option(
         metavar="FILE|module:function",
         help="The final model, a .skops or .onnx file or a function of rows, to be called at once.",
     ),
+    chat="The final model, a file with the settings of a chat model, to be called at once.",
     new_label=_NEW,
     price=typer.Option(min=0.0, help="The price of a row sent to the final model."),
     questions=typer.Option(
@@ -96,6 +97,7 @@ def begin(
     log: Path | None = None,
     label: str = "label",
     final: str | None = None,
+    chat: Path | None = None,
     new_label: list[str] | None = None,
     price: float | None = None,
     questions: int = 1,
@@ -110,8 +112,9 @@ def begin(
 
     Writes ask-1.csv to the folder of the job: rows in random order. Put its answers into
     answers-1.csv, with the same first column and the answer in the column `label`, or into a file
-    for each reviewer, such as answers-1.anna.csv, and go on with `emsco label next`. With --final,
-    the model is called, and the labels are written at once. An interrupted command is repeated.
+    for each reviewer, such as answers-1.anna.csv, and go on with `emsco label next`. With --final
+    or --chat, the model is called, and the labels are written at once. An interrupted command is
+    repeated.
     """
     from emsco.cli._label_settings import LabelSettings
 
@@ -121,13 +124,24 @@ def begin(
         agreement = _AGREEMENT
     settings = LabelSettings(
         rows, None if model is None else model_file(model), answers, trust, costs, agreement,
-        confidence, max_missed or None, min_precision or None, key, known, log, label, final, price,
+        confidence, max_missed or None, min_precision or None, key, known, log, label, final, chat,
+        price,
         questions, trust_type or None, newlines_in_cells,
     )  # fmt: skip
-    _check(settings, new_label or [])
+    new = [*(new_label or []), *_labels_of(settings)]
+    _check(settings, new)
     now = settings.to_json(out)
     with _trusting_types():
-        _begin(out, settings, now, new_label or [], concurrency, rows_per_call)
+        _begin(out, settings, now, new, concurrency, rows_per_call)
+
+
+def _labels_of(settings: LabelSettings) -> list[str]:
+    """Return the labels that a chat model may answer, which need not be declared."""
+    if settings.chat is None:
+        return []
+    from emsco.cli._label_chat import chat_labels
+
+    return chat_labels(settings.chat)
 
 
 def _check(settings: LabelSettings, new: Sequence[str]) -> None:
@@ -143,6 +157,8 @@ def _check(settings: LabelSettings, new: Sequence[str]) -> None:
         raise BatchError("--answers needs --trust, the column that says how sure each is.")
     if settings.costs is not None and settings.log is not None:
         raise BatchError("--log needs --model or --answers: otherwise its rows would fit a model.")
+    if settings.chat is not None and settings.final is not None:
+        raise BatchError("Give one of --final and --chat: there is one final model.")
     if settings.costs is not None and len(set(new)) < 2:
         raise BatchError(
             "With --costs alone, no label is known: give each by --new-label, at least two."
@@ -179,11 +195,21 @@ def _begin(
             from emsco.cli._label_final import calls_of
 
             calls = calls_of(settings, job.rows, concurrency, rows_per_call)
+        elif settings.chat is not None:
+            from emsco.cli._label_chat import chat_calls
+
+            calls = chat_calls(settings.chat, job.rows, settings.price)
         job.open(new)
         job.declare(new)
         if calls is not None:
             send_all(job.task, calls, store)
         _proceed(job)
+        if settings.chat is not None:
+            from emsco.cli._label_chat import spending_note
+
+            spent = spending_note(settings.chat)
+            if spent is not None:
+                note(spent)
 
 
 @options(
@@ -221,7 +247,7 @@ def next_(
         if begun is None:
             raise BatchError(f"{job} was not begun; repeat `emsco label begin`.")
         settings = settings_of(job, begun.settings)
-        if settings.final is not None:
+        if settings.final is not None or settings.chat is not None:
             raise BatchError(f"{job} calls its final model; repeat `emsco label begin` to go on.")
         rows = read_label_rows(settings, begun.new)
         rows.words.declare(new_label or [])

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
+from emsco.chat.chat_model import ChatModel
 from emsco.exceptions import ArtifactError, Keyword, ModelError, require
+from emsco.io._chat_model import chat_from, chat_to
 from emsco.io._core_values import Data, expect, expect_keys
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
@@ -90,6 +92,8 @@ def final_to(writer: MemberWriter, final: Any) -> Data:
         return {"final": {"column": final.column}}
     if isinstance(final, OnnxModel):
         return {"final": {"onnx": writer.onnx(final.content)}}
+    if isinstance(final, ChatModel):
+        return {"final": {"chat": chat_to(final)}}
     return {"final": {"skops": writer.estimator(final, "`final`")}}
 
 
@@ -102,6 +106,8 @@ def final_from(reader: MemberReader, data: Data) -> Any:
         return LoggedAnswers(expect(stored, str))
     if kind == "onnx":
         return OnnxModel(reader.onnx(stored))
+    if kind == "chat":
+        return chat_from(reader, stored)
     final = reader.estimator(stored)
     if kind != "skops" or not hasattr(final, "predict"):
         raise ArtifactError(f"its `final`, a {type(final).__name__}, has no `predict`")
@@ -137,8 +143,8 @@ def check_answers(answered: Any, judge: EstimatorStage | FinalStage, n_classes: 
 
 
 def final_to_data(stage: FinalStage) -> Data | None:
-    """Describe the answers of a final model; None if they are logged, so that there is no model."""
-    if isinstance(stage.model, LoggedAnswers):
+    """Describe the answers of a final model; None if they are logged, or would have to be paid."""
+    if isinstance(stage.model, LoggedAnswers | ChatModel):
         return None
     labels = getattr(stage.model, "classes_", None)
     return {
@@ -154,6 +160,8 @@ def check_final_stage(data: Data | None, stage: FinalStage) -> None:
             raise ArtifactError(
                 "the answers of its final model must be logged in a separate column"
             )
+        return
+    if isinstance(stage.model, ChatModel):
         return
     fields = expect_keys(data, "answers", "labels")
     labels = getattr(stage.model, "classes_", None)

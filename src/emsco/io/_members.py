@@ -77,7 +77,7 @@ class MemberReader:
     def __init__(self, file: BinaryIO, members: Sequence[Member], trusted: Collection[str]) -> None:
         self._file = file
         self._members = {member.name: member for member in members}
-        self._trusted = trusted
+        self.trusted = trusted
         self._made: dict[str, Any] = {}
         stages = [member for member in members if member.name.endswith(".skops")]
         # Checked before any object is built.
@@ -119,7 +119,7 @@ class MemberReader:
         """Return an estimator."""
         member = self._member(name, "skops")
         if name not in self._made:
-            self._made[name] = from_skops(read_member(self._file, member), self._trusted)
+            self._made[name] = from_skops(read_member(self._file, member), self.trusted)
         return self._made[name]
 
     def onnx(self, name: Any) -> bytes:
