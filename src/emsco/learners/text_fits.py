@@ -1,0 +1,179 @@
+"""Fit linear models to columns of long text: hashed once, then fitted to any of the rows.
+
+A stage must weigh the log-odds of a text as they will be on fresh rows. So each training row gets
+those of a model that was fitted without it: training rows are divided into cells, and the rows of a
+cell are scored by a model of the others. Fresh rows are scored by a model of all training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from emsco.learners._newton import one_thread
+from emsco.rows.encoding import Array, Text, number_of
+from emsco.rows.hashed_text import hash_texts
+from emsco.rows.text_encoding import lacks_text
+
+Rows = NDArray[np.intp]
+
+_CELLS = 5
+_LEAST_BLOCKS, _LARGEST_BLOCK = 3, 0.5  # share of rows: otherwise blocks are no cells
+_HALF = 0.5  # of a row: what a class counts that is not among the rows of a fit
+
+
+def text_estimator() -> LogisticRegression:
+    """Return the unfitted linear model of hashed texts."""
+    return LogisticRegression(C=10.0, tol=1e-3, max_iter=1000)
+
+
+class TextRows(NamedTuple):
+    """The rows that are fitted to, and what is known of each."""
+
+    rows: Rows  # positions in the table
+    codes: NDArray[np.intp]  # of classes
+    weight: Array
+    blocks: NDArray[np.intp] | None  # rows of one block stay in one cell; None: unknown
+
+    def take(self, places: NDArray[np.intp]) -> TextRows:
+        """Return some of the rows."""
+        blocks = None if self.blocks is None else self.blocks[places]
+        return TextRows(self.rows[places], self.codes[places], self.weight[places], blocks)
+
+    def cells(self) -> NDArray[np.intp]:
+        """Divide the rows: by their blocks, or else at random, with classes in proportion."""
+        if self.blocks is not None:
+            known, cells = np.unique(self.blocks, return_inverse=True)
+            if len(known) > 1:
+                return cells
+        cells = np.empty(len(self.rows), dtype=np.intp)
+        order = np.random.default_rng(0).permutation(len(self.rows))
+        by_class = order[np.argsort(self.codes[order], kind="stable")]
+        cells[by_class] = np.arange(len(self.rows)) % _CELLS
+        return cells
+
+
+class TextTable:
+    """The columns of long text of a table; each is hashed once, and each model fitted once."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], n_classes: int) -> None:
+        self._columns = columns
+        self._n_classes = n_classes
+        self._hashed: dict[str, Any] = {}
+        self._models: dict[tuple[str, bytes], Text] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_hashed": {}}  # which is large, and quickly made again
+
+    def learn(self, name: str, own: TextRows, *, may_be_missing: bool) -> tuple[Text, Array]:
+        """Learn the encoding of a column from some rows, and return it with their own block."""
+        missing = lacks_text(self._columns[name][own.rows])
+        scores = self._crossed(name, own, ~missing)
+        centre, scale = _centre_and_scale(scores[~missing], own.weight[~missing])
+        missing_seen = may_be_missing or bool(missing.any())
+        model = self._model(name, own)
+        text = replace(model, centre=centre, scale=scale, missing_seen=missing_seen)
+        scaled = np.where(missing[:, None], 0.0, (scores - centre) / scale)
+        return text, text.block(scaled, missing)
+
+    def block(self, name: str, text: Text, rows: Rows) -> Array:
+        """Encode other rows of the table."""
+        missing = lacks_text(self._columns[name][rows])
+        scaled = np.where(missing[:, None], 0.0, self._scored(name, text, rows))
+        return text.block(scaled, missing)
+
+    def _crossed(self, name: str, own: TextRows, present: NDArray[np.bool_]) -> Array:
+        """Score each row by a model that was fitted without its cell."""
+        cells = own.cells()
+        scores = np.zeros((len(own.rows), 1 if self._n_classes == 2 else self._n_classes))
+        for cell in np.unique(cells[present]):
+            others = own.take(np.flatnonzero(cells != cell))
+            inside = np.flatnonzero((cells == cell) & present)
+            scores[inside] = self._scored(name, self._model(name, others), own.rows[inside])
+        return scores
+
+    def _scored(self, name: str, text: Text, rows: Rows) -> Array:
+        return replace(text).score(self._all(name)[rows])  # a copy: only deciders keep its table
+
+    def _model(self, name: str, own: TextRows) -> Text:
+        """Return the model fitted to some rows, whose scores are not scaled."""
+        key = name, own.rows.tobytes()
+        if key not in self._models:
+            self._models[key] = self._fit(name, own)
+        return self._models[key]
+
+    def _fit(self, name: str, own: TextRows) -> Text:
+        hashed, n_classes = self._all(name), self._n_classes
+        counted = (own.weight > 0) & ~lacks_text(self._columns[name][own.rows])
+        codes, weight = own.codes[counted], own.weight[counted]
+        totals = np.bincount(codes, weight, minlength=n_classes)
+        known = np.flatnonzero(totals)
+        odds = np.log(np.where(totals > 0, totals, _HALF))
+        weights = np.zeros((n_classes, hashed.shape[1]))
+        if len(known) > 1:
+            with one_thread():
+                fitted = text_estimator().fit(hashed[own.rows[counted]], codes, weight)
+            weights[known] = _by_class(fitted.coef_)
+            odds[known] = _by_class(fitted.intercept_) + odds[known].mean()
+        if n_classes == 2:
+            weights, odds = weights[1:] - weights[:1], odds[1:] - odds[:1]
+        (buckets,) = weights.any(axis=0).nonzero()
+        own_weights = weights[:, buckets].astype(np.float32)
+        n_scores = len(odds)
+        return Text(
+            buckets.astype(np.int32),
+            own_weights,
+            odds,
+            centre=np.zeros(n_scores),
+            scale=np.ones(n_scores),
+            missing_seen=False,
+        )
+
+    def _all(self, name: str) -> Any:
+        """Return the hashed texts of every row."""
+        if name not in self._hashed:
+            texts = self._columns[name].tolist()
+            self._hashed[name] = hash_texts([text or "" for text in texts])
+        return self._hashed[name]
+
+
+def _by_class(fitted: Array) -> Array:
+    """Return weights or intercepts of each class; of two classes, scikit-learn gives one."""
+    return np.concatenate([-fitted, fitted]) / 2 if len(fitted) == 1 else fitted
+
+
+def _centre_and_scale(scores: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the mean and the deviation of each score; 0 and 1 if no row counts."""
+    if not weight.any():
+        return np.zeros(scores.shape[1]), np.ones(scores.shape[1])
+    centre = np.average(scores, axis=0, weights=weight)
+    scale = np.sqrt(np.average((scores - centre) ** 2, axis=0, weights=weight))
+    pairs = zip(centre.tolist(), scale.tolist(), strict=True)
+    return centre, np.array([number_of(*pair, 1.0, None).scale for pair in pairs])
+
+
+def blocks_of(
+    n_rows: int, tests: Sequence[NDArray[np.intp]], groups: NDArray[Any] | None
+) -> NDArray[np.intp] | None:
+    """Divide rows into blocks that no cell may divide; None if nothing is known of them.
+
+    Rows of different test folds are as unlike as a splitter makes them: other groups, other times.
+    If folds overlap or leave out most rows, groups are dealt to as many blocks as there are cells.
+    """
+    blocks = np.full(n_rows, -1, dtype=np.intp)
+    for number, test in enumerate(tests):
+        if (blocks[test] < 0).all():
+            blocks[test] = number
+    counts = np.unique(blocks, return_counts=True)[1]
+    if len(counts) >= _LEAST_BLOCKS and counts.max() <= _LARGEST_BLOCK * n_rows:
+        return blocks
+    if groups is None:
+        return None
+    known, places = np.unique(groups, return_inverse=True)
+    dealt = np.random.default_rng(0).permutation(len(known)) % _CELLS
+    return dealt[places]
