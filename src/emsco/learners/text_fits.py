@@ -13,23 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
-from emsco.learners._newton import one_thread
+from emsco.learners._text_newton import fit_text
 from emsco.rows.encoding import Array, Text, number_of
-from emsco.rows.hashed_text import hash_texts
+from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
 from emsco.rows.text_encoding import lacks_text
 
 Rows = NDArray[np.intp]
 
 _CELLS = 5
 _LEAST_BLOCKS, _LARGEST_BLOCK = 3, 0.5  # share of rows: otherwise blocks are no cells
-_HALF = 0.5  # of a row: what a class counts that is not among the rows of a fit
-
-
-def text_estimator() -> LogisticRegression:
-    """Return the unfitted linear model of hashed texts."""
-    return LogisticRegression(C=10.0, tol=1e-3, max_iter=1000)
+_HALF = 0.5  # of a row, for a class that is not among the rows of a fit, or alone there
 
 
 class TextRows(NamedTuple):
@@ -64,7 +58,7 @@ class TextTable:
     def __init__(self, columns: Mapping[str, NDArray[Any]], n_classes: int) -> None:
         self._columns = columns
         self._n_classes = n_classes
-        self._hashed: dict[str, Any] = {}
+        self._hashed: dict[str, HashedTexts] = {}
         self._models: dict[tuple[str, bytes], Text] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,7 +92,7 @@ class TextTable:
         return scores
 
     def _scored(self, name: str, text: Text, rows: Rows) -> Array:
-        return replace(text).score(self._all(name)[rows])  # a copy: only deciders keep its table
+        return replace(text).score(self._all(name).take(rows))  # a copy: only deciders keep its table
 
     def _model(self, name: str, own: TextRows) -> Text:
         """Return the model fitted to some rows, whose scores are not scaled."""
@@ -108,43 +102,32 @@ class TextTable:
         return self._models[key]
 
     def _fit(self, name: str, own: TextRows) -> Text:
-        hashed, n_classes = self._all(name), self._n_classes
         counted = (own.weight > 0) & ~lacks_text(self._columns[name][own.rows])
-        codes, weight = own.codes[counted], own.weight[counted]
-        totals = np.bincount(codes, weight, minlength=n_classes)
-        known = np.flatnonzero(totals)
-        odds = np.log(np.where(totals > 0, totals, _HALF))
-        weights = np.zeros((n_classes, hashed.shape[1]))
-        if len(known) > 1:
-            with one_thread():
-                fitted = text_estimator().fit(hashed[own.rows[counted]], codes, weight)
-            weights[known] = _by_class(fitted.coef_)
-            odds[known] = _by_class(fitted.intercept_) + odds[known].mean()
-        if n_classes == 2:
-            weights, odds = weights[1:] - weights[:1], odds[1:] - odds[:1]
-        (buckets,) = weights.any(axis=0).nonzero()
-        own_weights = weights[:, buckets].astype(np.float32)
-        n_scores = len(odds)
+        own = own.take(np.flatnonzero(counted))
+        hashed, every = self._all(name).take(own.rows), own.weight.sum()
+        weights, odds = [], []
+        for code in range(self._n_classes == 2, self._n_classes):
+            truth = own.codes == code
+            true = own.weight[truth].sum()
+            fitted = np.zeros(N_BUCKETS), np.log((true + _HALF) / (every - true + _HALF))
+            if 0 < true < every:
+                fitted = fit_text(hashed, truth, own.weight)
+            weights.append(fitted[0])
+            odds.append(fitted[1])
+        # Rounded at once, so that every row is scored by the weights that files have.
+        table = np.array(weights, dtype=np.float32)
+        (buckets,) = table.any(axis=0).nonzero()
+        none = np.zeros(len(odds))
         return Text(
-            buckets.astype(np.int32),
-            own_weights,
-            odds,
-            centre=np.zeros(n_scores),
-            scale=np.ones(n_scores),
-            missing_seen=False,
+            buckets.astype(np.int32), table[:, buckets], np.array(odds), none, none + 1, False
         )
 
-    def _all(self, name: str) -> Any:
+    def _all(self, name: str) -> HashedTexts:
         """Return the hashed texts of every row."""
         if name not in self._hashed:
             texts = self._columns[name].tolist()
-            self._hashed[name] = hash_texts([text or "" for text in texts])
+            self._hashed[name] = HashedTexts.of([text or "" for text in texts])
         return self._hashed[name]
-
-
-def _by_class(fitted: Array) -> Array:
-    """Return weights or intercepts of each class; of two classes, scikit-learn gives one."""
-    return np.concatenate([-fitted, fitted]) / 2 if len(fitted) == 1 else fitted
 
 
 def _centre_and_scale(scores: Array, weight: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.rows.hashed_text import N_BUCKETS, hash_texts
+from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Text:
     """How a column of long text is encoded: scaled log-odds, with a mark for missing values.
 
     With two classes there is one score, the log-odds of the second class; with more, each class has
-    one. A missing text gets the mean score.
+    its log-odds against all others. A missing text gets the mean score.
     """
 
     buckets: NDArray[np.int32]  # that have weights, in order
@@ -65,19 +65,16 @@ class Text:
         table[self.buckets] = self.weights.T
         return table
 
-    def score(self, hashed: Any) -> Array:
-        """Return the scores of hashed texts, rows x scores, each scaled.
-
-        Each row is summed by itself, over its buckets in their order.
-        """
-        scores: Array = (hashed @ self._table + self.intercepts - self.centre) / self.scale
+    def score(self, hashed: HashedTexts) -> Array:
+        """Return the scores of hashed texts, rows x scores, each scaled."""
+        scores: Array = (hashed.score(self._table) + self.intercepts - self.centre) / self.scale
         return scores
 
     def scores_of(self, values: NDArray[Any]) -> Array:
         """Return the scaled scores of texts, rows x scores: 0 where there is no text."""
         items = values.tolist()
         fresh = [v for v in items if isinstance(v, str) and getattr(v, "scores", None) is None]
-        found = iter(self.score(hash_texts(fresh)) if fresh else ())
+        found = iter(self.score(HashedTexts.of(fresh)) if fresh else ())
         none = np.zeros(len(self.intercepts))
         scores = np.empty((len(items), len(none)))
         for row, value in enumerate(items):
