@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.learners._text_newton import fit_text
-from emsco.rows.encoding import Array, Text, number_of
+from emsco.rows.encoding import Array, number_of
 from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
-from emsco.rows.text_encoding import lacks_text
+from emsco.rows.text_encoding import Text, lacks_text
 
 Rows = NDArray[np.intp]
 
@@ -92,7 +92,8 @@ class TextTable:
         return scores
 
     def _scored(self, name: str, text: Text, rows: Rows) -> Array:
-        return replace(text).score(self._all(name).take(rows))  # a copy: only deciders keep its table
+        # By a copy, because only the model that decides keeps its table.
+        return replace(text).score(self._all(name).take(rows))
 
     def _model(self, name: str, own: TextRows) -> Text:
         """Return the model fitted to some rows, whose scores are not scaled."""
@@ -116,7 +117,7 @@ class TextTable:
             odds.append(fitted[1])
         # Rounded at once, so that every row is scored by the weights that files have.
         table = np.array(weights, dtype=np.float32)
-        (buckets,) = table.any(axis=0).nonzero()
+        buckets = np.flatnonzero(table.any(axis=0))
         none = np.zeros(len(odds))
         return Text(
             buckets.astype(np.int32), table[:, buckets], np.array(odds), none, none + 1, False

@@ -37,9 +37,10 @@ from emsco.rows.columns import (
     refuse_invalid,
 )
 from emsco.rows.declared_types import declare_columns
-from emsco.rows.encoding import Array, ColumnEncoding, Text, learn, read
+from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout, Rows
+from emsco.rows.text_encoding import Text
 
 MOST_CLASSES = 256  # a code must fit into one byte
 

@@ -71,9 +71,7 @@ class HashedTexts:
 
     def take(self, rows: NDArray[np.intp]) -> HashedTexts:
         """Return some of the texts."""
-        return HashedTexts(
-            self.words[rows], self.places[rows], self.sequences, self.lengths[rows]
-        )
+        return HashedTexts(self.words[rows], self.places[rows], self.sequences, self.lengths[rows])
 
     def score(self, weights: Array) -> Array:
         """Return texts x scores, for weights of buckets x scores.
