@@ -15,7 +15,7 @@ from emsco.learners._newton import one_thread
 from emsco.rows.encoding import Array
 from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
 
-C = 10.0  # of scikit-learn: texts of length 1 need less of a penalty than scaled numbers
+PENALTY = 10.0  # C of scikit-learn: texts of length 1 need less of a penalty than scaled numbers
 _TOLERANCE = 1e-3  # of the gradient of the mean loss
 _STEPS = 100
 
@@ -25,7 +25,9 @@ def fit_text(hashed: HashedTexts, truth: NDArray[np.bool_], weight: Array) -> tu
 
     Both true and false rows must have a weight.
     """
-    loss = _Loss(hashed, np.where(truth, 1.0, -1.0), weight / weight.sum(), 1 / (C * weight.sum()))
+    loss = _Loss(
+        hashed, np.where(truth, 1.0, -1.0), weight / weight.sum(), 1 / (PENALTY * weight.sum())
+    )
     start = np.zeros(N_BUCKETS + 1)
     start[-1] = np.log(loss.share[truth].sum() / loss.share[~truth].sum())
     with one_thread():
