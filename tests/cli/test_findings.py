@@ -21,7 +21,7 @@ def loans(tmp_path_factory):
     return folder
 
 
-SKIPPED = ("loan_id", "applied_on", "currency", "employed_since", "note")
+SKIPPED = ("loan_id", "applied_on", "currency", "employed_since")
 
 
 def test_costs_init_says_what_it_sees(loans):
@@ -30,7 +30,7 @@ def test_costs_init_says_what_it_sees(loans):
     assert called.code == 0, called.err
     costs = Costs.from_toml(out)
     assert costs.skipped == SKIPPED
-    assert dict(costs.types) == {"postcode": "text"}
+    assert dict(costs.types) == {"note": "long text", "postcode": "text"}
     lines = {line.split()[0]: line for line in out.read_text().splitlines() if "  # " in line}
     assert "ids such as" in lines["loan_id"]
     assert 'dates from 2023-01-01 to 2023-12-31; type = "date" if later' in lines["applied_on"]
@@ -39,6 +39,7 @@ def test_costs_init_says_what_it_sees(loans):
     assert "leading zeros such as '0" in lines["postcode"]
     assert "a leak? It tells" in lines["collection_fees"]
     assert "skips columns of no use as they are" in called.err
+    assert "reads long text by its words (kind = \"text\"): 'note'" in called.err
     assert "'collection_fees' alone tells the classes apart" in called.err
     assert " rows are copies of other rows" in called.err
 
@@ -55,7 +56,7 @@ def test_a_search_leaves_out_what_costs_init_skips_and_says_why(loans, tmp_path)
     assert "read as text, because of leading zeros: 'postcode'" in told
     assert "warning: 'collection_fees' alone tells the classes apart" in told
     search = load(tmp_path / "run" / "search.emsco")
-    assert not set(SKIPPED) & set(search.costs_.features)
+    assert not {*SKIPPED, "note"} & set(search.costs_.features)
     assert search.found_.stages.reader("postcode").kind == "text"
 
 

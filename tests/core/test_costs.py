@@ -363,7 +363,9 @@ def test_columns_of_the_type_skip_are_left_out_of_a_file(tmp_path):
         ('age = { cost = 1, type = "texts" }', "did you mean 'text'?"),
         ("age = { cost = 1, type = 3 }", "must be text, got 3"),
         ('age = { cost = 1, type = { agee = "text" } }', "did you mean 'age'?"),
-        ('age = { cost = 1, kind = "text" }', "but not 'kind'"),
+        ('age = { cost = 1, typ = "text" }', "but not 'typ'"),
+        ('age = { cost = 1, kind = "texts" }', "must be 'text', got 'texts'"),
+        ('age = { cost = 1, kind = "text", type = "date" }', "leave `kind` or `type` out"),
     ],
 )
 def test_a_type_that_is_none_is_refused(tmp_path, entry, message):

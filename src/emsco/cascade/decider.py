@@ -219,7 +219,8 @@ class Decider:
             values = {name: self.readers[name].plain(column) for name, column in values.items()}
         reasons: NDArray[np.object_] | None = None
         if self.guard is not None:
-            reasons = self.guard.reasons(values)
+            checked = {n: v for n, v in values.items() if not self.readers[n].is_long_text}
+            reasons = self.guard.reasons(checked) if checked else None
         if reasons is not None:
             reasons = np.asarray(reasons, dtype=object)
         for name, column in values.items():

@@ -24,6 +24,7 @@ from emsco.learners.protocol import Encodings, Judge
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import Column, Columns, object_array, plain
 from emsco.rows.encoding import Array, Category, CategoryTerm, Number
+from emsco.rows.text_encoding import Text
 
 # What a column, as it was read, adds to the scores: scores x rows.
 Adds: TypeAlias = Callable[[Column], Array]
@@ -31,6 +32,7 @@ Adds: TypeAlias = Callable[[Column], Array]
 _MEANS = "a row with the training mean of every number"
 _ZEROS = "a row with the value 0 of every number"
 _FILLED = ", counting the median where training had none"
+_TEXTS = " and the mean score of every text"
 _LEVELS = ", and the average of the values of every category, each counted once"
 _TOO_LARGE = "A value is so large that what it contributes cannot be held."
 
@@ -244,7 +246,8 @@ def _of_default(stage: LinearStage, features: Sequence[str], encodings: Encoding
     used = [encodings[feature] for feature in features]
     filled = _FILLED * any(isinstance(one, Number) and one.missing_seen for one in used)
     levels = _LEVELS * any(isinstance(one, Category) for one in used)
-    return LinearScore(adds, base, _MEANS + filled + levels)
+    texts = _TEXTS * any(isinstance(one, Text) for one in used)
+    return LinearScore(adds, base, _MEANS + texts + filled + levels)
 
 
 def _of_estimator(stage: EstimatorStage) -> LinearScore | None:

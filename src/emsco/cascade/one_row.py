@@ -9,89 +9,38 @@ that rejects, other classifiers, a key that is missing) is left to the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite, isnan
 from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emsco._core import add_products, read_numbers
-from emsco.cascade.decision_loop import Answer, Ask, Stage
+from emsco.cascade.decision_loop import Answer, Ask
+from emsco.cascade.row_steps import (
+    CategoryColumn,
+    LongTextColumn,
+    NumberColumn,
+    NumberColumns,
+    RowStep,
+    RowTerm,
+    row_steps,
+)
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decision
 from emsco.core.label_rule import LabelRule
 from emsco.exceptions import ColumnsError, nearest
 from emsco.guard import InputGuard
 from emsco.learners.logistic import HIGHEST_SCORE, LOWEST_SCORE, LinearStage
-from emsco.rows.column_reader import BOOLEAN
 from emsco.rows.columns import object_array
-from emsco.rows.declared_types import value_reader
-from emsco.rows.encoding import Category, Number, NumberTerm
-from emsco.rows.guard import Categories, Range
-from emsco.rows.value_types import UNREADABLE, reader_like, to_number
+from emsco.rows.text_encoding import as_scored
+from emsco.rows.value_types import UNREADABLE, to_number
 
 Row = Mapping[str, Any]
 _STRICT = {float, int, NoneType}  # types of numbers that come over a network
 _YES_OR_NO = {*_STRICT, bool}
-_LARGEST = float(np.finfo(np.float64).max)
-
-
-class _NumberColumn(NamedTuple):
-    """A column of numbers: how its values are read, and which are usual."""
-
-    is_boolean: bool
-    declared: Callable[[object], Any] | None
-    low: float
-    high: float
-    may_be_missing: bool
-
-
-class _Numbers(NamedTuple):
-    """The columns of numbers that a stage buys, whose values are kept in places side by side."""
-
-    features: tuple[str, ...]
-    lows: bytes
-    highs: bytes
-    begin: int
-    columns: tuple[_NumberColumn, ...]
-    are_plain: bool  # whether a float or an integer is taken as it is
-
-
-class _CategoryColumn(NamedTuple):
-    """A column of categories that a stage buys: where its code is kept, and what is usual."""
-
-    feature: str
-    place: int
-    read: Callable[[object], Any]
-    codes: Mapping[Any, int]
-    unseen: int
-    guard: Categories | None
-    may_be_missing: bool
-
-
-class _Term(NamedTuple):
-    """What a value adds to the scores if it is not slope times value; a number has no table."""
-
-    place: int
-    centre: float
-    slopes: list[float]  # of each score
-    missing: list[float] | None  # what a missing value adds to each
-    table: list[list[float]] | None  # of each score, what each code adds
-
-
-class _Step(NamedTuple):
-    """A stage, as plain numbers."""
-
-    numbers: _Numbers
-    categories: tuple[_CategoryColumn, ...]
-    plain: bytes  # the places of values that add slope times value
-    slopes: list[bytes]  # of each score, one for each of these
-    terms: list[_Term]
-    intercepts: list[float]
-    thresholds: list[float]  # of each class
-    cost: float
-    latency: float
 
 
 class Judged(NamedTuple):
@@ -133,7 +82,7 @@ class OneRow:
         self._rule: LabelRule = plan.rule
         self._labels = [label.item() if isinstance(label, np.generic) else label
                         for label in plan.classes]  # fmt: skip
-        self._steps: list[_Step] = _steps(decider) if _is_ordinary(decider) else []
+        self.row_steps: list[RowStep] = row_steps(decider) if _is_ordinary(decider) else []
         self._blank: list[Any] = [0.0] * sum(len(stage.features) for stage in plan.stages)
 
     def decide(self, row: Row) -> Decision:
@@ -144,7 +93,7 @@ class OneRow:
         if judged is None:
             return self._by_the_loop(row)
         winner, confidence, share, accepted, number = judged
-        step = self._steps[number]
+        step = self.row_steps[number]
         return Decision(
             self._labels[winner], accepted, number, confidence, step.cost,
             ACCEPTED if accepted else LOW_CONFIDENCE, step.latency,
@@ -158,7 +107,7 @@ class OneRow:
         categories texts or None; other types are not usual.
         """
         values, judged = self.places(), None
-        for number in range(len(self._steps)):
+        for number in range(len(self.row_steps)):
             judged = self.judge_stage(number, row, values, strictly=strictly)
             if judged is None or judged.accepted:
                 break
@@ -172,9 +121,9 @@ class OneRow:
         self, number: int, row: Row, values: list[Any], *, strictly: bool = False
     ) -> Judged | None:
         """Judge what a stage buys of a row, after earlier stages have filled their `values`."""
-        if not self._steps:
+        if not self.row_steps:
             return None
-        step = self._steps[number]
+        step = self.row_steps[number]
         numbers = step.numbers
         try:
             # Nearly every row has usual numbers.
@@ -182,6 +131,8 @@ class OneRow:
                 _read_slowly(numbers, row, values, strictly)
             for column in step.categories:
                 values[column.place] = _code(column, row[column.feature], strictly)
+            for text in step.texts:
+                values[text.place] = _text(text, row[text.feature], strictly)
             winner, confidence, share = self._judge(step, values)
         except (_Unusual, KeyError, OverflowError):
             return None
@@ -198,7 +149,7 @@ class OneRow:
         decision: Decision = self._decider.drive(1, answer)[0]
         return decision
 
-    def _judge(self, step: _Step, values: list[Any]) -> tuple[int, float, float]:
+    def _judge(self, step: RowStep, values: list[Any]) -> tuple[int, float, float]:
         """Return the winning class, its probability and its share."""
         if len(step.intercepts) > 1:
             probability = _many(step, values)
@@ -245,7 +196,7 @@ def _largest(numbers: Sequence[float]) -> int:
     return max(range(len(numbers)), key=numbers.__getitem__)
 
 
-def _read_slowly(numbers: _Numbers, row: Row, values: list[Any], strictly: bool) -> None:
+def _read_slowly(numbers: NumberColumns, row: Row, values: list[Any], strictly: bool) -> None:
     """Read numbers that may be spelled, missing or of other types."""
     if strictly and not all(
         type(row[feature]) in (_YES_OR_NO if column.is_boolean else _STRICT)
@@ -256,7 +207,7 @@ def _read_slowly(numbers: _Numbers, row: Row, values: list[Any], strictly: bool)
         values[numbers.begin + place] = _number(pair[1], row[pair[0]])
 
 
-def _number(column: _NumberColumn, value: object) -> float:
+def _number(column: NumberColumn, value: object) -> float:
     """Return the value of a number; a missing one is NaN."""
     number = to_number(value if column.declared is None else column.declared(value))
     # NaN compares with nothing.
@@ -265,7 +216,7 @@ def _number(column: _NumberColumn, value: object) -> float:
     raise _Unusual
 
 
-def _code(column: _CategoryColumn, raw: object, strictly: bool) -> int:
+def _code(column: CategoryColumn, raw: object, strictly: bool) -> int:
     """Return the code of a category."""
     if strictly and type(raw) is not str and raw is not None:
         raise _Unusual
@@ -279,8 +230,18 @@ def _code(column: _CategoryColumn, raw: object, strictly: bool) -> int:
     return column.codes.get(value, column.unseen)
 
 
-def _added(term: _Term, value: Any, score: int) -> float:
+def _text(column: LongTextColumn, raw: object, strictly: bool) -> NDArray[np.object_]:
+    """Return a text as a column of one row."""
+    value = None if strictly and type(raw) is not str else column.read(raw)
+    if value == UNREADABLE or (value is None and (raw is not None or not column.may_be_missing)):
+        raise _Unusual
+    return object_array(as_scored([value]))
+
+
+def _added(term: RowTerm, value: Any, score: int) -> float:
     """Return what a value adds to a score."""
+    if term.text is not None:
+        return float(term.text(value)[score, 0])
     if term.table is not None:
         code: int = value
         return term.table[score][code]
@@ -289,7 +250,7 @@ def _added(term: _Term, value: Any, score: int) -> float:
     return term.slopes[score] * float(value - term.centre)
 
 
-def _of_two(step: _Step, values: list[Any]) -> float:
+def _of_two(step: RowStep, values: list[Any]) -> float:
     """Return the probability of the second of two classes."""
     score = add_products(values, step.plain, step.slopes[0])
     for term in step.terms:
@@ -302,10 +263,14 @@ def _of_two(step: _Step, values: list[Any]) -> float:
     return 1.0 / (1.0 + float(np.exp(-score)))  # numpy's exp, as for columns
 
 
-def _many(step: _Step, values: list[Any]) -> list[float]:
+def _many(step: RowStep, values: list[Any]) -> list[float]:
     """Return the probability of each of three classes or more."""
     scores = [add_products(values, step.plain, slopes) for slopes in step.slopes]
     for term in step.terms:
+        if term.text is not None:
+            added = term.text(values[term.place])[:, 0].tolist()
+            scores = [score + own for score, own in zip(scores, added, strict=True)]
+            continue
         for k in range(len(scores)):
             scores[k] += _added(term, values[term.place], k)
     scores = [score + own for score, own in zip(scores, step.intercepts, strict=True)]
@@ -323,78 +288,3 @@ def _is_ordinary(decider: Any) -> bool:
     is_linear = all(type(stage.judge) is LinearStage for stage in decider.plan.stages)
     is_known = decider.guard is None or type(decider.guard) is InputGuard
     return is_linear and is_known and decider.final is None
-
-
-def _steps(decider: Any) -> list[_Step]:
-    """Turn the stages of a plan into plain numbers."""
-    places: dict[str, int] = {}
-    return [_step(decider, stage, places) for stage in decider.plan.stages]
-
-
-def _step(decider: Any, stage: Stage, places: dict[str, int]) -> _Step:
-    """Turn a stage into plain numbers; its features get the next `places`, numbers first."""
-    judge: LinearStage = stage.judge  # type: ignore[assignment]  # asked before
-    encodings = {feature: decider.readers[feature].encoding for feature in stage.features}
-    own = [feature for feature in stage.features if isinstance(encodings[feature], Number)]
-    begin = len(places)
-    for feature in (*own, *(feature for feature in stage.features if feature not in own)):
-        places[feature] = len(places)
-    columns = tuple(_number_column(decider, feature) for feature in own)
-    numbers = _Numbers(
-        tuple(own),
-        np.array([column.low for column in columns]).tobytes(),
-        np.array([column.high for column in columns]).tobytes(),
-        begin,
-        columns,
-        are_plain=all(column.declared in (None, to_number) for column in columns),
-    )
-    thresholds = stage.threshold.tolist()
-    if len(thresholds) == 1:
-        thresholds *= len(decider.classes)
-    return _Step(
-        numbers,
-        tuple(
-            _category_column(decider, feature, encoding, places[feature])
-            for feature, encoding in encodings.items()
-            if isinstance(encoding, Category)
-        ),
-        np.array([places[feature] for feature in judge.plain], dtype=np.int64).tobytes(),
-        [slopes.tobytes() for slopes in judge.slopes],
-        [_term(places[feature], term) for feature, term in judge.others],
-        judge.intercept[:, 0].tolist(),
-        thresholds,
-        float(stage.cost),
-        float(stage.latency),
-    )
-
-
-def _number_column(decider: Any, feature: str) -> _NumberColumn:
-    reader = decider.readers[feature]
-    declared = None if reader.type is None else value_reader(reader.type)
-    checked = None if decider.guard is None else decider.guard.learned_[feature]
-    low, high = -_LARGEST, _LARGEST
-    if isinstance(checked, Range):
-        low, high = checked.low, checked.high
-    return _NumberColumn(reader.kind == BOOLEAN, declared, low, high, reader.missing_seen)
-
-
-def _category_column(decider: Any, feature: str, encoding: Category, place: int) -> _CategoryColumn:
-    reader = decider.readers[feature]
-    plain = reader_like(reader.known_levels)
-    read = plain if reader.type is None else _after(value_reader(reader.type), plain)
-    checked = None if decider.guard is None else decider.guard.learned_[feature]
-    guard = checked if isinstance(checked, Categories) else None
-    return _CategoryColumn(
-        feature, place, read, encoding.code_of, encoding.unseen, guard, reader.missing_seen
-    )
-
-
-def _after(first: Callable[[object], Any], then: Callable[[object], Any]) -> Callable[..., Any]:
-    return lambda value: then(first(value))
-
-
-def _term(place: int, term: Any) -> _Term:
-    if isinstance(term, NumberTerm):
-        missing = None if term.missing is None else term.missing[:, 0].tolist()
-        return _Term(place, term.centre, term.slope[:, 0].tolist(), missing, None)
-    return _Term(place, 0.0, [], None, term.table.tolist())

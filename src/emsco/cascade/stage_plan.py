@@ -43,7 +43,8 @@ def make_decider(
     acquired = [_features(design.acquired(i), costs, stages.names) for i in range(last + 1)]
     _fit_together(stages, acquired if final is None else acquired[:-1])
     readers = {name: stages.reader(name) for name in acquired[-1]}
-    fitted_guard = None if guard is None else stages.guarded(guard, acquired[-1])
+    checked = [name for name, reader in readers.items() if not reader.is_long_text]
+    fitted_guard = None if guard is None else stages.guarded(guard, checked)
     learned = getattr(fitted_guard, "learned_", {})
     for name, reader in readers.items():
         levels = getattr(learned.get(name), "values", ())

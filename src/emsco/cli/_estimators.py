@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 
 from emsco.cli._imports import import_named, is_named
+from emsco.exceptions import SearchError
 
 # Written out, because a command must not load learners to print its help.
 LOGISTIC, BOOSTED, AUTO, FOREST = "logistic", "boosted", "auto", "forest"
 
 
-def estimator_of(name: str, X: Any, random_state: int) -> Any:
+def estimator_of(name: str, X: Any, random_state: int, long_text: Sequence[str] = ()) -> Any:
     """Make the estimator of stages: one of the table below, or a class as module:Class.
 
     None is the default, a logistic regression.
     """
+    if long_text and name in (BOOSTED, FOREST, AUTO):
+        raise SearchError(
+            f"{name} cannot take long text, such as that of {long_text[0]!r}; use {LOGISTIC}, or "
+            "leave the column out of the costs."
+        )
     if name in ESTIMATORS:
         return ESTIMATORS[name](X, random_state)
     if not is_named(name):

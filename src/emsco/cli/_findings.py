@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from emsco._utils.progress import followed
 from emsco.cli._errors import note
 from emsco.core.validation import leave_out
+from emsco.core.value_type import LONG_TEXT, SKIP
 from emsco.exceptions import quoted
 from emsco.rows import column_findings
 from emsco.rows.column_findings import ColumnFinding, find_leaks, inspect_column
@@ -27,7 +28,7 @@ _WHY = {
     column_findings.UNCLEAR_DATES: "day and month of their dates could be either; write dates as "
     "2024-01-31",
     column_findings.IDS: "every row has a value of its own",
-    column_findings.LONG_TEXT: "they hold long text; to use it, make columns of it",
+    LONG_TEXT: 'they hold long text; to use it, declare kind = "text" in the costs',
 }
 
 
@@ -38,9 +39,15 @@ def inspect_columns(X: Any, types: Mapping[str, str]) -> dict[str, ColumnFinding
     return {name: finding for name, finding in found.items() if finding is not None}
 
 
-def leaks_of(X: Any, y: NDArray[Any], findings: Mapping[str, ColumnFinding]) -> dict[str, float]:
-    """Find the columns that tell the classes apart alone, among those that are used."""
-    used = [n for n in X.columns if n not in findings or not findings[n].is_left_out]
+def leaks_of(
+    X: Any, y: NDArray[Any], findings: Mapping[str, ColumnFinding], types: Mapping[str, str]
+) -> dict[str, float]:
+    """Find the columns that tell the classes apart alone, among those that are used.
+
+    Long text, found or declared, is not looked at: as a whole, a text tells nothing.
+    """
+    kinds = {**types, **{name: finding.type for name, finding in findings.items()}}
+    used = [name for name in X.columns if kinds.get(name) not in (SKIP, LONG_TEXT)]
     return find_leaks({name: X[name].to_numpy() for name in used}, y)
 
 
@@ -48,7 +55,8 @@ def used_columns(
     X: Any, y: NDArray[Any], prices: Costs | None, *, every: bool = False
 ) -> tuple[Any, Costs | None]:
     """Leave out columns of no use, and say what was seen; with `every`, leave out none."""
-    findings = inspect_columns(X, {} if prices is None else prices.types)
+    types = {} if prices is None else prices.types
+    findings = inspect_columns(X, types)
     by_kind: dict[str, list[str]] = {}
     for name, finding in findings.items():
         by_kind.setdefault(finding.kind, []).append(name)
@@ -61,7 +69,7 @@ def used_columns(
     for kind, names in by_kind.items():
         if out:
             note(f"emsco: left out: {quoted(names)}, because {_WHY[kind]}.")
-    for name, recall in leaks_of(X, y, findings).items():
+    for name, recall in leaks_of(X, y, findings, types).items():
         note(
             f"emsco: warning: {name!r} alone tells the classes apart ({recall:.1%} of each class "
             "on average): leave it out if it is known only when the label is."

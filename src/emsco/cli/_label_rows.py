@@ -15,6 +15,7 @@ from emsco.batch.ask import Wish
 from emsco.batch.cheap_answers import before_final
 from emsco.batch.label import Batch, batch_of_answers, batch_of_rows
 from emsco.cascade import Decider, decider_of
+from emsco.cli._errors import note
 from emsco.cli._key_file import check_key_type
 from emsco.cli._label_settings import LabelSettings
 from emsco.cli._label_words import LabelWords, text_of
@@ -22,7 +23,9 @@ from emsco.cli._labelled_frame import read_features
 from emsco.cli._model_file import load_cascade
 from emsco.cli._options import by_class, shares_by_label
 from emsco.cli._spreadsheet import CODE, is_header_of
-from emsco.cli._table_file import check_columns, open_rows, report_rows
+from emsco.cli._table_file import TableFile, check_columns, open_rows, report_rows
+from emsco.core.costs import Costs, Source
+from emsco.core.value_type import TEXT_KIND
 from emsco.exceptions import ArtifactError, BatchError, ColumnsError, ValuesError, quoted
 from emsco.rows.arrow_columns import as_objects
 
@@ -180,18 +183,29 @@ class _Reader:
                              keys=self._row_keys())  # fmt: skip
 
     def _cold(self) -> Batch:
-        from emsco.cli.search import load_costs, priced
-
         settings = self.settings
-        assert settings.costs is not None
         known = self._known()
         rows = open_rows(settings.rows, newlines_in_cells=settings.newlines_in_cells)
-        prices = load_costs(settings.costs)
-        roles = [settings.key] if settings.key else []
-        names = priced(rows, settings.known, prices, settings.costs, roles)
+        prices, names = self._priced(rows)
         X = read_features(rows, names, types=prices.types, again=True)
         return batch_of_rows(None, X, self._wish(), known=known, keys=self._row_keys(),
                              costs=prices)  # fmt: skip
+
+    def _priced(self, rows: TableFile) -> tuple[Costs, list[str]]:
+        """Return the prices of the columns that are used, and these columns."""
+        from emsco.cli.search import load_costs, priced
+
+        settings = self.settings
+        roles = [settings.key] if settings.key else []
+        if settings.costs is not None:
+            prices: Costs = load_costs(settings.costs)
+            return prices, priced(rows, settings.known, prices, settings.costs, roles)
+        names = list(dict.fromkeys(settings.text or []))
+        check_columns(rows, names)
+        others = [n for n in rows.names if n not in {*names, *roles, settings.known}]
+        if others:
+            note(f"emsco: not used, because --text does not name them: {quoted(others)}.")
+        return Costs([Source(name, kind=TEXT_KIND, cost=1.0) for name in names]), names
 
     def _features(self, path: Path, decider: Decider) -> Any:
         """Read the columns that a model knows, with its types."""

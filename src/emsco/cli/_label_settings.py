@@ -38,6 +38,7 @@ class LabelSettings:
     questions: int
     trust_type: list[str] | None
     newlines_in_cells: bool
+    text: list[str] | None = None
 
     def to_json(self, job: Path) -> str:
         """Write the settings, with the paths of files as seen from the job, and their digests."""

@@ -11,6 +11,7 @@ from emsco.cli._errors import in_shell, note
 from emsco.cli._options import options
 from emsco.cli._output_files import check_outputs
 from emsco.cli._print import print_text
+from emsco.core.value_type import LONG_TEXT, TEXT_KIND
 
 if TYPE_CHECKING:
     from emsco.live.latencies import LatencyMeasurement
@@ -28,7 +29,7 @@ _HEAD = """\
 # `requires` lists sources that must be bought before it or in the same stage, where it waits for
 # them. `type` says what columns hold, if their values mislead: "text" (04300 keeps its zero),
 # "number", "category", "date" (the days since 1970-01-01), or "skip" for a column that must not be
-# used, such as an id.
+# used, such as an id. `kind = "text"` is for long text, such as messages, whose words count.
 
 unit = ""  # of every price, such as "EUR"
 
@@ -65,7 +66,7 @@ def init(
     check_outputs([out], [data], force=force)
     X, y = read_labelled(open_rows(data, newlines_in_cells=newlines_in_cells), label)
     findings = inspect_columns(X, {})
-    leaks = leaks_of(X, y, findings)
+    leaks = leaks_of(X, y, findings, {})
     keys = [toml_key(name) for name in X.columns]
     width = max(map(len, keys), default=0)
     lines = [
@@ -81,6 +82,9 @@ def init(
     )
     if skipped:
         note(f'It skips columns of no use as they are (type = "skip"): {quoted(skipped)}.')
+    texts = [name for name, finding in findings.items() if finding.type == LONG_TEXT]
+    if texts:
+        note(f'It reads long text by its words (kind = "{TEXT_KIND}"): {quoted(texts)}.')
     for name in leaks:
         note(
             f"emsco: warning: {name!r} alone tells the classes apart; is it known only when the "
@@ -95,9 +99,11 @@ def _entry(finding: ColumnFinding | None) -> str:
     """Write what a column costs, and its type if its values mislead."""
     if finding is None:
         return "1"
-    return (
-        '{ type = "skip" }' if finding.is_left_out else f'{{ cost = 1, type = "{finding.type}" }}'
-    )
+    if finding.is_left_out:
+        return '{ type = "skip" }'
+    if finding.type == LONG_TEXT:
+        return f'{{ cost = 1, kind = "{TEXT_KIND}" }}'
+    return f'{{ cost = 1, type = "{finding.type}" }}'
 
 
 def _remark(column: Any, finding: ColumnFinding | None, leak: float | None) -> str:

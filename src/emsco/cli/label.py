@@ -40,6 +40,14 @@ _NEW = typer.Option(
     ),
     costs="A file of prices, instead of --model and --answers: a first part of the rows is sent, "
     "and a cascade is searched on its answers.",
+    text=typer.Option(
+        metavar="COLUMN",
+        help="A column of long text, instead of --costs: the cascade decides by its words; can be "
+        "repeated.",
+    ),
+    labels=typer.Option(
+        metavar="LABEL,LABEL", help="All labels, with commas between: --new-label for each."
+    ),
     agreement=typer.Option(
         help="The least share of labels that are as the final model's.",
         show_default="0.99, or none with a promise by class",
@@ -88,6 +96,8 @@ def begin(
     answers: str | None = None,
     trust: str | None = None,
     costs: Path | None = None,
+    text: list[str] | None = None,
+    labels: str | None = None,
     agreement: float | None = None,
     confidence: float = 0.99,
     max_missed: list[str] | None = None,
@@ -125,10 +135,9 @@ def begin(
     settings = LabelSettings(
         rows, None if model is None else model_file(model), answers, trust, costs, agreement,
         confidence, max_missed or None, min_precision or None, key, known, log, label, final, chat,
-        price,
-        questions, trust_type or None, newlines_in_cells,
+        price, questions, trust_type or None, newlines_in_cells, text or None,
     )  # fmt: skip
-    new = [*(new_label or []), *_labels_of(settings)]
+    new = [*(new_label or []), *_divided(labels), *_labels_of(settings)]
     _check(settings, new)
     now = settings.to_json(out)
     with _trusting_types():
@@ -144,24 +153,36 @@ def _labels_of(settings: LabelSettings) -> list[str]:
     return chat_labels(settings.chat)
 
 
+def _divided(labels: str | None) -> list[str]:
+    """Return the labels that commas divide."""
+    found = [] if labels is None else [label.strip() for label in labels.split(",")]
+    if "" in found:
+        raise BatchError(f"--labels {labels!r} has a label without a name; divide them by commas.")
+    return found
+
+
 def _check(settings: LabelSettings, new: Sequence[str]) -> None:
     """Refuse options that contradict one another."""
-    ways = {"--model": settings.model, "--answers": settings.answers, "--costs": settings.costs}
+    ways = {"--model": settings.model, "--answers": settings.answers, "--costs": settings.costs,
+            "--text": settings.text}  # fmt: skip
     chosen = [name for name, value in ways.items() if value is not None]
     if len(chosen) != 1:
         raise BatchError(
-            "Give one of --model, a cheap model, --answers, a column of cheap answers, or --costs, "
-            f"if there is neither; got {' and '.join(chosen) or 'none'}."
+            "Give one of --model, a cheap model, --answers, a column of cheap answers, or, if "
+            "there is neither, --costs, a file of prices, or --text, a column of long text; got "
+            f"{' and '.join(chosen) or 'none'}."
         )
     if (settings.answers is None) != (settings.trust is None):
         raise BatchError("--answers needs --trust, the column that says how sure each is.")
-    if settings.costs is not None and settings.log is not None:
+    is_cold = settings.costs is not None or settings.text is not None
+    if is_cold and settings.log is not None:
         raise BatchError("--log needs --model or --answers: otherwise its rows would fit a model.")
     if settings.chat is not None and settings.final is not None:
         raise BatchError("Give one of --final and --chat: there is one final model.")
-    if settings.costs is not None and len(set(new)) < 2:
+    if is_cold and len(set(new)) < 2:
         raise BatchError(
-            "With --costs alone, no label is known: give each by --new-label, at least two."
+            "Without --model and --answers, no label is known: give all of them by --labels, at "
+            "least two."
         )
     if not settings.rows.is_file():
         raise ArtifactError(f"There is no file {settings.rows}.")

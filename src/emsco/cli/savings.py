@@ -23,6 +23,7 @@ from emsco.cli._shadow_log import (
     turns,
     write_columns,
 )
+from emsco.core.value_type import long_texts
 from emsco.exceptions import ModelError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def savings(
         return
     final, X, prices = _read(log, shadow, costs, model, answers, trust, newlines_in_cells)
     search = CascadeSearchCV(
-        estimator_of(stages.value, X, random_state),
+        estimator_of(stages.value, X, random_state, long_texts(prices.types)),
         costs=prices,
         final=final,
         target="agreement",

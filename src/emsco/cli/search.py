@@ -25,7 +25,7 @@ from emsco.cli._output_files import check_outputs
 from emsco.cli._print import candidate_data, evenly, print_json, print_text
 from emsco.core.measure import Measure
 from emsco.core.measures import boundable
-from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE
+from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE, long_texts
 from emsco.exceptions import (
     ArtifactError,
     ClassesError,
@@ -154,7 +154,8 @@ def search(
     except OSError as error:
         raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
     X, prices = used_columns(X, y, prices)
-    learner = estimator_of(estimator, X, random_state)
+    texts = [] if prices is None else long_texts(prices.types)
+    learner = estimator_of(estimator, X, random_state, texts)
     found = CascadeSearchCV(
         learner,
         costs=prices,

@@ -44,6 +44,9 @@ class Source:
         What its columns hold: "text" (04300 keeps its zero), "number", "category" (7, 7.0 and 07
         are the same) or "date" (becomes the days since 1970-01-01); one type for all of its
         columns, or one for each of some. None: what the values of training show.
+    kind : {"text"}, default=None
+        "text": its columns hold long text, such as messages, of which the default classifier sees
+        the log-odds of a linear model of words and characters; those with a `type` are excepted.
     description : str, default=""
         What it is, for people who read a report. It changes no decision and no fingerprint.
 
@@ -62,6 +65,7 @@ class Source:
     setup: str | None = None
     requires: Sequence[str] = ()
     type: str | Mapping[str, str] | None = field(default=None, metadata=LATER)
+    kind: str | None = field(default=None, metadata=LATER)
     description: str = field(default="", metadata=WORDS)
 
     def __post_init__(self) -> None:
@@ -73,7 +77,7 @@ class Source:
         set_field = object.__setattr__  # the one way to normalise a frozen value
         set_field(self, "features", features)
         set_field(self, "requires", as_names(self.requires))
-        set_field(self, "type", check_types(self.type, features, self.name))
+        set_field(self, "type", check_types(self.type, features, self.name, self.kind))
         as_text(self.description, f"source {self.name!r}")
         set_field(self, "cost", amount(self.cost, f"cost of source {self.name!r}"))
         set_field(self, "latency", amount(self.latency, f"latency of source {self.name!r}"))
@@ -337,10 +341,7 @@ class Costs:
     @cached_property
     def types(self) -> Mapping[str, str]:
         """The declared type of each feature that has one."""
-        found: dict[str, str] = {}
-        for source in self.sources:
-            found |= types_by_feature(source.type, source.features)
-        return FrozenMapping(found)
+        return FrozenMapping(types_by_feature(self.sources))
 
     def unmet(self, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """List (source, what it requires) for every requirement that a set leaves out."""
@@ -389,10 +390,7 @@ class Costs:
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Costs:
-        """Read a price list from a CSV file: a column and its price on each line.
-
-        The first line may name the two, as in `column,price`. Every column is its own source.
-        """
+        """Read a CSV file with a column and its price on each line; the first may name the two."""
         return cls.per_feature(read_csv(path))
 
     def to_toml(self, path: str | os.PathLike[str] | None = None) -> str:

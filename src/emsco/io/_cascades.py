@@ -21,8 +21,6 @@ from emsco.io._core_values import (
     costs_from,
     costs_to,
     design_from,
-    encoding_from,
-    encoding_to,
     expect,
     expect_keys,
     expect_place,
@@ -31,6 +29,7 @@ from emsco.io._core_values import (
     labels_to,
     values_of,
 )
+from emsco.io._encodings import encoding_from, encoding_to
 from emsco.io._foreign_model import (
     answers,
     answers_by_default,
@@ -140,7 +139,7 @@ def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
         "columns": {
             name: {"missing": reader.missing_seen, "kind": reader.kind}
             if reader.encoding is None
-            else encoding_to(reader.encoding, name)
+            else encoding_to(writer, reader.encoding, name)
             for name, reader in stages.readers.items()
         },
         "stages": [],
@@ -192,7 +191,9 @@ def stages_from(
     fitted: dict[tuple[str, ...], Any] = {}
     if data["estimator"] is None:
         learner = learner_of(None)
-        encodings = {name: encoding_from(column) for name, column in columns.items()}
+        encodings = {
+            name: encoding_from(reader, column, len(classes)) for name, column in columns.items()
+        }
         readers = {
             name: ColumnReader(NUMBER if isinstance(e, Number) else TEXT, e.missing_seen, e)
             for name, e in encodings.items()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
-from math import inf, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,8 +21,6 @@ from emsco.core.threshold import freeze
 from emsco.exceptions import ArtifactError
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
-from emsco.rows.columns import is_level
-from emsco.rows.encoding import Category, ColumnEncoding, Number
 
 Data = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -183,32 +180,6 @@ def design_from(data: Any, costs: Costs) -> StageDesign:
         raise ArtifactError("its stages buy a source twice, or one that has no price")
     assignment = [stage_of.get(name, -1) for name in costs.names]
     return StageDesign(np.array(assignment, dtype=np.int64), costs.names).align(costs)
-
-
-def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
-    """Store how a column is encoded."""
-    if isinstance(encoding, Number):
-        numbers = {"centre": encoding.centre, "scale": encoding.scale, "median": encoding.median}
-        return {key: None if value is None else float(value) for key, value in numbers.items()}
-    levels = to_plain(list(encoding.levels), f"column {name!r}")
-    return {"levels": levels, "pooled": encoding.pooled, "missing": encoding.missing_seen}
-
-
-def encoding_from(data: Data) -> ColumnEncoding:
-    """Read the encoding of a column back."""
-    if "levels" in expect(data, dict):
-        plain, pooled, missing = values_of(data, levels=list, pooled=bool, missing=bool)
-        levels = tuple(from_plain(plain))
-        if not all(map(is_level, levels)) or len(set(levels)) != len(levels):
-            raise ArtifactError("it has a repeated or invalid category")
-        return Category(levels, pooled, missing)
-    centre, scale, median = values_of(data, centre=float, scale=float, median=object)
-    number = Number(centre, scale, None if median is None else expect(median, float))
-    if not 0 < number.scale < inf or not isfinite(number.centre):
-        raise ArtifactError(
-            f"it has a column with the scale {number.scale} and the centre {number.centre}"
-        )
-    return number
 
 
 def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: Costs) -> Data:

@@ -24,7 +24,7 @@ from emsco.io._members import MemberReader, MemberWriter
 from emsco.learners.estimator_learner import EstimatorStage, class_order
 from emsco.learners.final_model import FinalStage, LoggedAnswers, OnnxModel
 from emsco.learners.protocol import Judge
-from emsco.rows.encoding import Category, ColumnEncoding
+from emsco.rows.encoding import ColumnEncoding, Number
 
 _NUMBERS = (0.0, 1.0, -1.0, 1e9, -1e9)  # larger than useful values, and far from overflow
 
@@ -185,7 +185,7 @@ def answers_by_default(
     """Return whether a stage of the default classifier gives probabilities, as it must."""
     unknown = np.full(len(_NUMBERS), None, dtype=object)
     columns = {
-        name: unknown if isinstance(encoding, Category) else np.array(_NUMBERS)
+        name: np.array(_NUMBERS) if isinstance(encoding, Number) else unknown
         for name, encoding in encodings.items()
     }
     return _is_judge(stage, columns, n_classes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emsco.exceptions import SearchError
+from emsco.exceptions import Parameter, SearchError
 from emsco.learners.protocol import Learner
 from emsco.rows.columns import Columns
 
@@ -31,12 +31,20 @@ def learner_of(estimator: Any) -> Learner:
     return EstimatorLearner(estimator)
 
 
-def estimators_of(estimator: Any, columns: Columns) -> dict[str, Any]:
+def estimators_of(
+    estimator: Any, columns: Columns, long_text: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the estimators of a search by name, for a table with these columns.
 
     A single one has the name "", because nothing needs to tell it from others.
     """
     if isinstance(estimator, str) and estimator == AUTO:
+        if long_text:
+            raise SearchError(
+                f"Boosted trees cannot take long text, such as that of {long_text[0]!r}; leave out "
+                + Parameter("estimator")
+                + ", or this column."
+            )
         from emsco.learners.boosted_trees import boosted_trees
 
         return {LOGISTIC: None, BOOSTED: boosted_trees(columns.values())}

@@ -13,8 +13,7 @@ from emsco.learners._logistic_loss import TrainingRows, class_base, make_rows, p
 from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
 from emsco.learners.protocol import Fold, Outcomes
 from emsco.learners.training import Training
-from emsco.rows.columns import refuse_invalid
-from emsco.rows.encoding import Array, read
+from emsco.rows.encoding import Array
 
 MANY_UNKNOWNS = 500  # from here on a fit takes about a second
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
@@ -89,13 +88,7 @@ class _EncodedFold:
     def learn(cls, training: Training, fold: Fold) -> _EncodedFold:
         train = training.take(fold.train)
         features = [feature for source in training.sources for feature in source]
-        tested = fold.tested(training.columns, features)
-        test = []
-        for name, column in tested.items():
-            encoding = train.encoding(name)
-            values, missing_seen = read(encoding, column), encoding.missing_seen
-            refuse_invalid(values, name, missing_seen=missing_seen, rows=fold.test, raw=column)
-            test.append(encoding.encode(values).T)
+        test = [training.tested(fold, train, name).T for name in features]
         widths = [sum(train.encoding(f).width for f in source) for source in training.sources]
         return cls(
             make_rows(_stacked([train.encoded(f).T for f in features]), train.codes, train.weight),

@@ -22,9 +22,11 @@ from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.costs import Costs
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.validation import read_given_labels, resolve_costs
+from emsco.core.value_type import LONG_TEXT, long_texts
 from emsco.exceptions import ArtifactError, ClassesError, ColumnsError, ValuesError, quoted
 from emsco.learners.final_model import logged, refuse_unused
 from emsco.learners.protocol import Fold, Learner
+from emsco.learners.text_fits import TextRows, TextTable
 from emsco.rows.column_reader import ColumnReader, kind_of
 from emsco.rows.columns import (
     Columns,
@@ -38,6 +40,7 @@ from emsco.rows.declared_types import declare_columns
 from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout, Rows
+from emsco.rows.text_encoding import Text
 
 MOST_CLASSES = 256  # a code must fit into one byte
 
@@ -120,6 +123,9 @@ class Training:
     types: Mapping[str, str] = FrozenMapping()  # of columns, declared by the costs
     raw: Columns | None = None  # columns as X had them, if some types are declared
     rule: LabelRule = EQUAL  # how probabilities become labels
+    texts: TextTable | None = None  # columns of long text, of all rows that were read
+    rows: NDArray[np.intp] | None = None  # which of them these are; None: all
+    blocks: NDArray[np.intp] | None = None  # rows that a fit of text must not divide
 
     fitted: dict[tuple[str, ...], Any] = field(init=False, default_factory=dict)
     shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
@@ -132,6 +138,15 @@ class Training:
         # Codes are positions in classes.
         self.classes, self.codes = np.unique(self.labels, return_inverse=True)
         self.params = dict(self.params)
+        named = [name for name in long_texts(self.types) if name in self.columns]
+        if named and self.learner.is_one_model:
+            raise ColumnsError(
+                f"{type(self.learner.estimator).__name__} takes numbers, and {quoted(named)} holds "
+                "long text; leave it out of the costs, or use the default classifier."
+            )
+        if named and self.texts is None:
+            columns = {name: self.columns[name] for name in named}
+            self.texts = TextTable(columns, len(self.classes))
         self._weight = np.ones(len(self.labels))
         if self.weight is None:
             return
@@ -167,6 +182,8 @@ class Training:
             columns={name: column[rows] for name, column in self.columns.items()},
             labels=self.labels[rows],
             params=_check_method_params(self.labels, self.params, indices=rows),
+            rows=rows if self.rows is None else self.rows[rows],
+            blocks=None if self.blocks is None else self.blocks[rows],
             may_be_missing={name for name in self.columns if has_missing(self.values(name))},
         )
 
@@ -230,16 +247,41 @@ class Training:
         """Learn how the default classifier encodes a column."""
         if name not in self._encodings:
             may_be_missing, column = name in self.may_be_missing, self.columns[name]
-            learned = learn(column, name, self._weight, may_be_missing=may_be_missing)
-            self._encodings[name] = learned
+            if self.types.get(name) == LONG_TEXT:
+                self._learn_text(name, may_be_missing)
+            else:
+                learned = learn(column, name, self._weight, may_be_missing=may_be_missing)
+                self._encodings[name] = learned
         return self._encodings[name]
+
+    def _learn_text(self, name: str, may_be_missing: bool) -> None:
+        """Learn how long text is encoded; these rows get scores of models fitted without them."""
+        assert self.texts is not None
+        own = TextRows(self._places, self.codes, self._weight, self.blocks)
+        found = self.texts.learn(name, own, may_be_missing=may_be_missing)
+        self._encodings[name], self._blocks[name] = found
+
+    @property
+    def _places(self) -> NDArray[np.intp]:
+        """The positions of these rows among all that were read."""
+        return np.arange(len(self.labels)) if self.rows is None else self.rows
 
     def encoded(self, name: str) -> Array:
         """Return a column as the numbers that the default classifier takes."""
+        encoding = self.encoding(name)
         if name not in self._blocks:
-            encoding = self.encoding(name)
             self._blocks[name] = encoding.encode(read(encoding, self.columns[name]))
         return self._blocks[name]
+
+    def tested(self, fold: Fold, train: Training, name: str) -> Array:
+        """Encode a column of the rows that a fold evaluates, as its training rows have taught."""
+        encoding = train.encoding(name)
+        if isinstance(encoding, Text) and fold.test_columns is None and self.texts is not None:
+            return self.texts.block(name, encoding, self._places[fold.test])
+        column = fold.tested(self.columns, [name])[name]
+        values, missing_seen = read(encoding, column), encoding.missing_seen
+        refuse_invalid(values, name, missing_seen=missing_seen, rows=fold.test, raw=column)
+        return encoding.encode(values)
 
     def guarded(self, guard: Any, used: Sequence[str]) -> Any:
         """Return a guard that has learned some of the columns."""

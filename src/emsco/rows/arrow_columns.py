@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from emsco.core.value_type import CATEGORY_TYPE, TEXT_TYPE
+from emsco.core.value_type import CATEGORY_TYPE, LONG_TEXT, TEXT_TYPE
 from emsco.exceptions import ValuesError
 from emsco.rows.column_reader import CATEGORY, DATE, TEXT, ColumnReader
 from emsco.rows.columns import numbers, object_array
@@ -172,7 +172,7 @@ def as_given(
     column: pa.Array, reader: ColumnReader, respell: Respell | None = None
 ) -> NDArray[Any]:
     """Read a column as the model needs it; the library then reads it like any frame."""
-    if reader.type in (TEXT_TYPE, CATEGORY_TYPE):
+    if reader.type in (TEXT_TYPE, CATEGORY_TYPE, LONG_TEXT):
         return as_objects(column)
     if _holds_text(reader):
         return TextColumn.read(column, reader.known_levels).each()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from sklearn.tree import DecisionTreeClassifier
 
-from emsco.core.value_type import SKIP, TEXT_TYPE
+from emsco.core.value_type import LONG_TEXT, SKIP, TEXT_TYPE
 from emsco.rows.columns import Column, Columns, plain, read_columns
 from emsco.rows.declared_types import to_days
 from emsco.rows.fitted_rows import FittedRows, find_repeats
@@ -24,7 +24,6 @@ CONSTANT = "one value"
 DATES = "dates"
 UNCLEAR_DATES = "unclear dates"  # the day and the month cannot be told apart
 IDS = "ids"
-LONG_TEXT = "long text"
 ZEROS = "leading zeros"
 
 LEAST_RECALL = 0.95  # mean recall of the classes by one column alone, from which it may be a leak
@@ -83,7 +82,7 @@ def inspect_column(column: Column) -> ColumnFinding | None:
         text = f"dates such as {distinct[0]!r}, whose day and month could be either"
         return ColumnFinding(UNCLEAR_DATES, text, SKIP)
     if np.mean([*map(len, distinct)]) > _LONG and len(distinct) > _VARIED * len(texts):
-        return ColumnFinding(LONG_TEXT, f"long text such as {distinct[0][:_LONG]!r}...", SKIP)
+        return ColumnFinding(LONG_TEXT, f"long text such as {distinct[0][:_LONG]!r}...", LONG_TEXT)
     if len(texts) >= _FEWEST_TEXTS and len(distinct) >= _OWN_VALUE * len(texts):
         return ColumnFinding(IDS, f"ids such as {distinct[0][:_LONG]!r}: a value a row", SKIP)
     zeros = next((text for text in distinct if _ZEROS.fullmatch(text)), None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.core.value_type import DATE_TYPE
+from emsco.core.value_type import DATE_TYPE, LONG_TEXT
 from emsco.rows.columns import (
     NUMERIC,
     Column,
@@ -58,6 +58,11 @@ class ColumnReader:
     def is_number(self) -> bool:
         """Whether it holds numbers that are not categories."""
         return self.kind in (NUMBER, BOOLEAN)
+
+    @property
+    def is_long_text(self) -> bool:
+        """Whether it holds long text, which no guard checks."""
+        return self.type == LONG_TEXT
 
     @property
     def known_levels(self) -> Sequence[Any]:

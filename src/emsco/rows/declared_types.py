@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco._utils.missing_values import is_missing
-from emsco.core.value_type import CATEGORY_TYPE, DATE_TYPE, NUMBER_TYPE, TEXT_TYPE
+from emsco.core.value_type import CATEGORY_TYPE, DATE_TYPE, LONG_TEXT, NUMBER_TYPE, TEXT_TYPE
 from emsco.exceptions import ValuesError
 from emsco.rows.columns import Column, Columns, listed, numbers, object_array
 from emsco.rows.value_types import MISSING, UNREADABLE, to_number, to_text
@@ -35,6 +35,7 @@ _WHAT = {
     NUMBER_TYPE: "a number",
     CATEGORY_TYPE: "a category",
     DATE_TYPE: "a date, such as 2024-01-31",
+    LONG_TEXT: "text of whole characters",
 }
 
 
@@ -132,8 +133,20 @@ def _to_category(value: object) -> Any:
     return to_text(value)
 
 
+def _to_long_text(value: object) -> Any:
+    """Read text; half a character (a lone surrogate) cannot be judged, because it has no bytes."""
+    text = to_text(value)
+    if isinstance(text, str):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return UNREADABLE
+    return text
+
+
 _READERS: dict[str, Callable[[object], Any]] = {
     TEXT_TYPE: to_text,
+    LONG_TEXT: _to_long_text,
     CATEGORY_TYPE: _to_category,
     DATE_TYPE: to_days,
 }

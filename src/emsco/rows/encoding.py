@@ -1,7 +1,8 @@
 """Encode columns as blocks of numbers for the default classifier: learned once, then arithmetic.
 
 A number is centred and scaled; if training had missing values, they are replaced by the median and
-marked by a second column. Text and categories are one-hot, with rare values pooled. The same
+marked by a second column. Text and categories are one-hot, with rare values pooled; long text, if
+declared, becomes scores (`text_encoding`). The same
 encoding is used in training, as a block of columns (`encode`), and for decisions, as what a column
 adds to a linear score (`term`). A term works on each row by itself, in a fixed order, so that the
 score of a row never depends on other rows.
@@ -22,10 +23,13 @@ from emsco.rows.columns import (
     categories,
     has_missing,
     is_category,
+    listed,
     numbers,
+    object_array,
     plain,
     refuse_unknown,
 )
+from emsco.rows.text_encoding import Text, TextTerm, as_scored
 from emsco.rows.value_types import reader_like, usual_spelling
 
 Array: TypeAlias = NDArray[np.float64]
@@ -153,8 +157,8 @@ class CategoryTerm:
         return self.table[:, self.category.codes(values)]
 
 
-Term: TypeAlias = NumberTerm | CategoryTerm
-ColumnEncoding: TypeAlias = Number | Category
+Term: TypeAlias = NumberTerm | CategoryTerm | TextTerm
+ColumnEncoding: TypeAlias = Number | Category | Text
 
 
 def learn(
@@ -179,6 +183,8 @@ def read(encoding: ColumnEncoding, column: Column, levels: Sequence[Any] = ()) -
     """
     if isinstance(encoding, Category):
         return categories(column, reader_like(encoding.levels or levels))
+    if isinstance(encoding, Text):
+        return object_array(as_scored(listed(column)))
     return numbers(column).astype(np.float64, copy=False)
 
 

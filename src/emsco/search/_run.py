@@ -19,6 +19,7 @@ from emsco._utils.progress import watching
 from emsco.core.costs import Costs
 from emsco.core.expense import expense_of
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.value_type import long_texts
 from emsco.learners import estimators_of, learner_of
 from emsco.learners.label_weights import fitted_to
 from emsco.learners.training import Training
@@ -144,7 +145,8 @@ def run_search(
 def _pose_all(search: Any, data: SearchInput, spec: ProblemSpec, seed: int) -> list[_Posed]:
     """Pose the problem of every learner, all on the same rows: the fewest that one asks for."""
     posed: list[_Posed] = []
-    for name, estimator in estimators_of(search.estimator, data.training.columns).items():
+    texts = long_texts(data.training.types)
+    for name, estimator in estimators_of(search.estimator, data.training.columns, texts).items():
         training = data.training
         if posed:
             training = training.by(learner_of(estimator)).judged_by(training.rule)

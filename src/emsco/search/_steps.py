@@ -30,6 +30,7 @@ from emsco.learners import AUTO, estimators_of, first_learner
 from emsco.learners.final_model import check_final, predict_labels
 from emsco.learners.label_weights import weigh
 from emsco.learners.protocol import Fold, Stages
+from emsco.learners.text_fits import blocks_of
 from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.rows import Layout, Rows
@@ -136,7 +137,11 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
 
         check_types(costs.types, blocks.schema)
         all_rows = BlockTraining(learner, blocks, rows.names).judged_by(training.rule)
-    folds = _make_folds(search, table, training.labels, split_params, seeds)
+    parts = _split(search, table, training.labels, split_params)
+    if training.texts is not None:
+        groups = split_params.get(_GROUPS)
+        training.blocks = blocks_of(len(rows), [test for _, test in parts], groups)
+    folds = _make_folds(search, parts, training.labels, seeds)
     return SearchInput(
         layout,
         rows,
@@ -199,18 +204,28 @@ def _routed(search: Any, params: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     return present, {_GROUPS: groups}
 
 
-def _make_folds(
-    search: Any, table: Any, labels: NDArray[Any], params: Mapping[str, Any], seeds: Any
-) -> list[Fold]:
-    """Return the folds: the rows to fit on and to evaluate, of all rows or of `max_rows`."""
-    splitter, max_rows = check_cv(search.cv, labels, classifier=True), search.max_rows
+def _split(
+    search: Any, table: Any, labels: NDArray[Any], params: Mapping[str, Any]
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Divide all rows as the splitter does: the rows to fit on and to evaluate, fold by fold."""
+    splitter = check_cv(search.cv, labels, classifier=True)
     if params.get(_GROUPS) is not None:
         params = {**params, _GROUPS: read_groups(params[_GROUPS], len(labels))}
     _refuse_few_rows(splitter, labels, params.get(_GROUPS))
-    parts = [
+    return [
         (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
         for train, test in splitter.split(table, labels, **params)
     ]
+
+
+def _make_folds(
+    search: Any,
+    parts: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    labels: NDArray[Any],
+    seeds: Any,
+) -> list[Fold]:
+    """Return the folds, of all rows or of `max_rows`."""
+    max_rows = search.max_rows
     if max_rows is not None and max_rows < len(labels):
         drawn = _draw_rows(labels, max_rows, seeds)
         parts = [(train[drawn[train]], test[drawn[test]]) for train, test in parts]

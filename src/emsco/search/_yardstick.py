@@ -67,7 +67,7 @@ def _measured(found: FittedSearch) -> AllSources | None:
     in_use = (stages.learner.estimator for stages in found.by_learner().values())
     if found.spec is None or found.final is not None or not isinstance(rows, Training):
         return None
-    if any(map(is_boosted, in_use)):
+    if any(map(is_boosted, in_use)) or rows.texts is not None:  # they cannot take long text
         return None
     learner = learner_of(boosted_trees(rows.columns.values()))
     params = {} if rows.weight is None else {"sample_weight": rows.weight}
