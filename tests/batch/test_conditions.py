@@ -10,7 +10,8 @@ from scipy.stats import binom
 from emsco.batch.coins import draw
 from emsco.batch.promises import NEVER, NO_LABEL, Labelled, Promise
 from emsco.batch.question import Question
-from emsco.batch.spot_checks import HeldOut, Terms, chance, rate_for, stop_rank
+from emsco.batch.spot_checks import Terms, stop_rank
+from emsco.certify.check_rate import HeldOut, chance, rate_for
 
 LEAST = 1e-3  # a p-value below it says that a promise is broken; seeds are fixed
 

@@ -24,6 +24,7 @@ from emsco.serve.server import Server
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
+from emsco.serve.stream_checks import draw_coin
 
 N = 200
 RNG = np.random.default_rng(3)
@@ -109,6 +110,7 @@ def served(
     watch=None,
     state=None,
     http=Connection,
+    coin=draw_coin,
     **settings,
 ):
     """Serve a model with a real server on a free port."""
@@ -127,7 +129,7 @@ def served(
             other = await Deployment.make(canary, sources, chosen, held["state"])
             beside = await make_canary(other, deployed, chosen, held["state"])
         service = held["service"] = Service(
-            chosen, deployed, held["state"], canary=beside, watch=made
+            chosen, deployed, held["state"], canary=beside, watch=made, coin=coin
         )
         await service.start()
         app = make_app(service, Tokens(tokens or {}))

@@ -22,14 +22,8 @@ from emsco.batch.coins import shuffled
 from emsco.batch.label_codes import LabelCodes
 from emsco.batch.promises import NEVER, NO_LABEL, Codes, Kind, Promise
 from emsco.batch.question import HeldOutRows, Question
-from emsco.batch.spot_checks import (
-    NOTHING_HELD_OUT,
-    HeldOut,
-    Risk,
-    Terms,
-    allowed,
-    best_terms,
-)
+from emsco.batch.spot_checks import Risk, Terms, allowed, best_terms
+from emsco.certify.check_rate import NOTHING_HELD_OUT, HeldOut
 from emsco.exceptions import BatchError, Keyword, Parameter
 
 _EXPECTED_CLASS = 0.9  # of the rows that are expected of a class, as many are counted on

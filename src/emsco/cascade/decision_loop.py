@@ -5,6 +5,9 @@ next stage needs for them. A driver fetches the values from a matrix, a database
 sends an `Answer` back. The loop judges, accepts the rows that are confident enough and asks again
 for the rest, until all are accepted or no stage is left. So every driver, offline or live, decides
 in the same way, and what is not needed is never asked for.
+
+A driver may want to say which accepted rows leave. The loop then yields a `Leaving` before they do,
+and rows that are held back go on to the last stage, whatever later stages think of them.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +57,16 @@ class Answer(NamedTuple):
     def is_as_planned(self) -> bool:
         """Whether everything was bought, at the planned cost and latency."""
         return self.cost is None and self.latency is None and self.bought is None
+
+
+class Leaving(NamedTuple):
+    """Rows that a stage before the last one accepts: the driver says which of them may leave."""
+
+    stage: int
+    rows: NDArray[np.intp]
+    winner: NDArray[Any]
+    confidence: NDArray[np.float64]
+    share: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
@@ -119,11 +132,28 @@ class Verdict(NamedTuple):
         needed = threshold if threshold.size == 1 else threshold.take(winner)
         return cls(winner, confidence, share >= needed, None if rule.is_equal else share)
 
+    def leaving(self, stage: int, rows: NDArray[np.intp]) -> Leaving:
+        """Return the accepted ones of these rows."""
+        mask = self.accepted
+        share = None if self.share is None else self.share[mask]
+        return Leaving(stage, rows[mask], self.winner[mask], self.confidence[mask], share)
+
+
+Loop: TypeAlias = Generator[Ask | Leaving, Answer | NDArray[np.bool_], Decisions]
+
 
 def decide_rows(
-    plan: Plan, n_rows: int, *, probability: NDArray[np.float64] | None = None
-) -> Generator[Ask, Answer, Decisions]:
-    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage."""
+    plan: Plan,
+    n_rows: int,
+    *,
+    probability: NDArray[np.float64] | None = None,
+    held_back: NDArray[np.bool_] | None = None,
+) -> Loop:
+    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage.
+
+    `held_back`, one per row and all False, receives which rows may not leave before the last stage.
+    With it, every `Leaving` is to be answered; without it, there is none.
+    """
     rows = np.arange(n_rows)
     exit_stage = np.zeros(n_rows, dtype=np.intp)
     known: Verdict | None = None
@@ -135,6 +165,7 @@ def decide_rows(
         if not rows.size:
             break
         answer = yield Ask(number, rows, stage.sources, stage.features)
+        assert isinstance(answer, Answer)  # for the type checker
         _hold(held, answer, stage.features, rows.size)
         if spending is None and not answer.is_as_planned:
             spending = Spending.before(plan, number, exit_stage, rows)
@@ -152,6 +183,13 @@ def decide_rows(
         if probability is not None:
             probability[rows] = np.column_stack(probabilities)
         verdict = Verdict.of(probabilities, stage.threshold, plan.rule)
+        if held_back is not None and number < last:
+            verdict.accepted[held_back[rows]] = False
+            if verdict.accepted.any():
+                leaving = verdict.leaving(number, rows)
+                may_leave = yield leaving
+                held_back[leaving.rows[~np.asarray(may_leave)]] = True
+                verdict.accepted[held_back[rows]] = False
         if rows.size == n_rows:
             known = verdict
         else:
@@ -241,11 +279,12 @@ def _keep(
     return rows[places], {name: column[places] for name, column in held.items()}
 
 
-def drive(loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Answer]) -> Decisions:
+def drive(loop: Loop, answer: Callable[[Ask], Answer]) -> Decisions:
     """Drive the loop with a function that answers at once."""
     try:
         ask = next(loop)
         while True:
+            assert isinstance(ask, Ask)  # for the type checker
             ask = loop.send(answer(ask))
     except StopIteration as end:
         decisions: Decisions = end.value
@@ -253,13 +292,22 @@ def drive(loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Answe
 
 
 async def drive_async(
-    loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Awaitable[Answer]]
+    loop: Loop,
+    answer: Callable[[Ask], Awaitable[Answer]],
+    admit: Callable[[Leaving], Awaitable[NDArray[np.bool_]]] | None = None,
 ) -> Decisions:
-    """Drive the loop with a function that has to wait for what it answers."""
+    """Drive the loop with a function that has to wait for what it answers.
+
+    `admit` says which rows may leave, if the loop asks for it.
+    """
     try:
         ask = next(loop)
         while True:
-            ask = loop.send(await answer(ask))
+            if isinstance(ask, Leaving):
+                assert admit is not None  # for the type checker
+                ask = loop.send(await admit(ask))
+            else:
+                ask = loop.send(await answer(ask))
     except StopIteration as end:
         decisions: Decisions = end.value
         return decisions

@@ -46,6 +46,16 @@ def fingerprint(cascade: CascadeClassifier | Decider) -> str:
     return fingerprints([cascade])[0]
 
 
+def final_fingerprint(decider: Decider) -> str:
+    """Return the sha256 of the final model of a cascade, with the columns and labels it has.
+
+    Cascades of other stages before the same final model have the same.
+    """
+    last = decider.plan.stages[-1].judge.fitted
+    named = [list(decider.layout.names), decider.layout.named, decider.container]
+    return digest_of([_FORMAT, "final", *named, decider.classes, _foreign(last, {})])
+
+
 def fingerprints(cascades: Iterable[CascadeClassifier | Decider]) -> list[str]:
     """Return the fingerprints of several cascades; a classifier that they share is pickled once."""
     seen: dict[int, Pickled] = {}

@@ -56,6 +56,18 @@ from emsco.cli._options import options
     label_after="The days after which the label of a decision is final.",
     metrics_port=typer.Option(help="The port of the Prometheus metrics.", show_default="none"),
     metrics_host="The address of the metrics.",
+    max_changed=typer.Option(
+        help="How many answers of a period may differ from what the final model would have said; "
+        "random checks keep that whatever changes. Requires --per and a model with a final model.",
+        show_default="no checks",
+    ),
+    per=typer.Option(
+        help="The period: a number of rows, or minute, hour, day or week (in UTC).",
+        show_default="none",
+    ),
+    confidence="The probability with which a period keeps --max-changed.",
+    check_seconds="How long the final model is expected to take, in seconds, until it is measured.",
+    rows_per_second="How many rows per second are expected, until that is measured.",
 )
 def serve(
     model: Path,
@@ -88,6 +100,11 @@ def serve(
     label_after: float = 30.0,
     metrics_port: int | None = None,
     metrics_host: str = "127.0.0.1",
+    max_changed: int | None = None,
+    per: str = "",
+    confidence: float = 0.99,
+    check_seconds: float = 1.0,
+    rows_per_second: float = 10.0,
     trust: list[str] | None = None,
 ) -> None:
     """Serve decisions over HTTP, with live sources.

@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emsco.cascade import decider_of
-from emsco.cascade.decision_loop import decide_rows, drive_async
+from emsco.cascade.decision_loop import Leaving, decide_rows, drive_async
 from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import Parameter, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
@@ -201,6 +202,7 @@ class LiveCascade:
         refused: str = ACCEPTED,
         held: HeldWrites | None = None,
         context: RequestContext = NO_REQUEST,
+        admit: Callable[[Leaving], Awaitable[NDArray[np.bool_]]] | None = None,
     ) -> Decisions:
         """Decide the rows with these keys.
 
@@ -224,6 +226,9 @@ class LiveCascade:
             A list that receives a function that writes the log. None: it is written now.
         context : RequestContext
             The request that paid calls are made for.
+        admit : callable, default=None
+            Is told, before each stage but the last lets rows go, which rows these are, and returns
+            which of them may; the others go on to the last stage. None: all may.
         """
         room = nullcontext(True) if self._log is None else self._log.room(len(keys))
         async with room as is_there:
@@ -233,7 +238,7 @@ class LiveCascade:
             terms, receipts = self._terms, Receipts(self._terms, len(keys), call)
             needs_values = factors or values is not None or self._log_values
             decisions = None
-            are_few = 0 < len(keys) <= MOST_ROWS and not (refused or needs_values)
+            are_few = 0 < len(keys) <= MOST_ROWS and not (refused or needs_values or admit)
             if are_few:
                 decisions = decide_known_rows(terms, have, receipts)
             if decisions is None:
@@ -242,7 +247,9 @@ class LiveCascade:
                     decisions = await decide_fetched_rows(terms.decider, made, len(keys))
             if decisions is None:
                 answer = partial(made.refuse, reason=refused) if refused else made.answer
-                decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
+                held_back = None if admit is None else np.zeros(len(keys), dtype=np.bool_)
+                loop = decide_rows(terms.decider.plan, len(keys), held_back=held_back)
+                decisions = await drive_async(loop, answer, admit)
             index = np.empty(len(keys), dtype=object)
             index[:] = keys
             decisions = decisions.beside(index=index, receipts=receipts)

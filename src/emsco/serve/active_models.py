@@ -21,6 +21,7 @@ from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.rejection_causes import is_passing, sent_invalid
 from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.shadow import ShadowAnswer
+from emsco.serve.stream_checks import StreamChecks
 
 
 class DecidedRows(NamedTuple):
@@ -29,6 +30,7 @@ class DecidedRows(NamedTuple):
     part: ModelRows
     ids: list[str]
     decisions: Decisions
+    watched: Decisions  # by the cascade, as if nothing were checked, or in shadow
     shadowed: ShadowAnswer | None
     rows: list[dict[str, Any]]  # as JSON data
     seconds: float
@@ -50,8 +52,9 @@ class Models:
         watch: Any = None,
         metrics: Any = None,
         tracing: Any = None,
+        stream: StreamChecks | None = None,
     ) -> None:
-        self.watch, self.metrics, self.tracing = watch, metrics, tracing
+        self.watch, self.metrics, self.tracing, self.stream = watch, metrics, tracing, stream
         self._looking: asyncio.Task[None] | None = None  # withdraws the canary on an alarm
         self.deployed, self.canary = deployed, canary
         self._introduce(list(self)[1:])  # the watch was created for the first
@@ -66,6 +69,8 @@ class Models:
     def use(self, deployed: Deployment, canary: Canary | None = None) -> None:
         """Switch to these models."""
         self.deployed, self.canary = deployed, canary
+        if self.stream is not None:
+            self.stream.use(deployed.final)
         self._introduce(self)
 
     def _introduce(self, models: Iterable[Deployment]) -> None:
@@ -152,24 +157,26 @@ class Models:
         shadowed = None
         try:
             with deployed.in_use():
-                if deployed.shadow is None:
-                    decisions = await deployed.live.decide(keys, known, **options)
-                else:
+                if deployed.shadow is not None:
                     shadowed = await deployed.shadow.decide(keys, known, **options)
-                    decisions = shadowed.answered
+                    decisions, watched = shadowed.answered, shadowed.would_be
+                elif self.stream is not None:
+                    decisions, watched = await self.stream.decide(deployed, keys, known, **options)
+                else:
+                    decisions = watched = await deployed.live.decide(keys, known, **options)
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None
         except StateError as error:
             raise no_state(error) from None
         rows = decision_rows(ids, decisions, receipt=body.receipt)
-        return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        return DecidedRows(part, ids, decisions, watched, shadowed, rows, seconds)
 
     def count(self, found: Iterable[DecidedRows]) -> None:
-        """Report to watch, metrics and tracing; in shadow, watch what the cascade would decide."""
-        for part, ids, decisions, shadowed, _, seconds in found:
+        """Report to watch, metrics and tracing."""
+        for part, ids, decisions, watched, shadowed, _, seconds in found:
             model = part.deployed.digest
             if self.watch is not None:
-                watched = decisions if shadowed is None else shadowed.would_be
                 answers = None if shadowed is None else decisions.label.tolist()
                 left_out = sent_invalid(watched, part.known or (), part.deployed.needs)
                 self.watch.decided(watched, ids, model, answers, left_out=left_out)

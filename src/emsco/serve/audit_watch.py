@@ -62,6 +62,7 @@ class AuditWatch:
         self.label_after = label_after
         self.cohort = min(max(label_after / 10, 1.0), 3600.0) if cohort is None else cohort
         self.counts: Counter[str] = Counter()  # of this process
+        self.standing: Callable[[], dict[str, Any]] | None = None  # of spot checks, for alarms
         self._state, self._name, self._clock, self._seed = state, deployment, clock, seed
         self._audit = Audit(audit, b"" if seed is None else str(seed).encode())
         self._worker = uuid.uuid4().hex
@@ -283,5 +284,8 @@ class AuditWatch:
             await self._state.forget(now - 2 * self.label_after - _RETENTION)
 
     def _tell(self, model: str, raised: Sequence[Alarm]) -> None:
+        beside = {} if self.standing is None else {"spot_checks": self.standing()}
         for alarm in raised:
-            log_event("alarm", WARNING, model=model, promise=alarm.what, message=alarm.message)
+            log_event(
+                "alarm", WARNING, model=model, promise=alarm.what, message=alarm.message, **beside
+            )

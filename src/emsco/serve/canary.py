@@ -155,6 +155,11 @@ async def make_canary(
         log_event("canary", text="The canary is identical to the model in use and is ignored.")
         return None
     other.standing.check_after(deployed.standing, settings, who="The canary")
+    if settings.max_changed is not None and other.final != deployed.final:
+        raise ServiceError(
+            "With --max-changed, the canary must have the same final model as the model in use: "
+            "answers of both count for one promise."
+        )
     missing = [name for name in other.needed if name not in deployed.needed]
     if missing:
         raise ServiceError(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from emsco.cascade import CascadeClassifier, Decider
-from emsco.cascade.fingerprint import fingerprint
+from emsco.cascade.fingerprint import final_fingerprint, fingerprint
 from emsco.certify import problem_with
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import ServiceError
@@ -55,6 +55,8 @@ class Deployment:
                 accounts=accounts,
             )
             self.digest = self.live.model
+        if settings.max_changed is not None:
+            self._check_final(settings)
         if self.log is not None:
             self.log.tell = tell_loss
         self._used = 0
@@ -96,6 +98,26 @@ class Deployment:
     def bought(self) -> list[str]:
         """The sources that the model can buy."""
         return list(self.live.terms.bought)
+
+    def _check_final(self, settings: Settings) -> None:
+        """Refuse a model whose answers cannot be checked."""
+        if self.decider.final is None:
+            raise ServiceError(
+                "--max-changed needs a model whose last stage is a final model, which says what "
+                "counts; this file has none. Create one with `emsco savings --out` or "
+                "CascadeSearchCV(final=...), or omit --max-changed."
+            )
+        full = self.decider.costs.of(self.bought)
+        if settings.max_cost is not None and settings.max_cost < full:
+            raise ServiceError(
+                f"--max-cost must be at least {full:g} with --max-changed, got "
+                f"{settings.max_cost:g}: the final model needs all sources."
+            )
+
+    @cached_property
+    def final(self) -> str:
+        """The fingerprint of its final model."""
+        return final_fingerprint(self.decider)
 
     @cached_property
     def standing(self) -> ModelTerms:

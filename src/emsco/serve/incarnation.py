@@ -138,7 +138,8 @@ async def witness_of(
     settings: Settings, models: Sequence[Deployment], state: State
 ) -> Witness | None:
     """Return the witness of a shared state; None for an SQLite file, which is not watched."""
-    is_counted = any(model.is_counted for model in models)
+    # What was spent, and how many checks disagreed, must not be forgotten.
+    is_counted = any(model.is_counted for model in models) or settings.max_changed is not None
     concerns = await state.concerns()
     losing = [concern.text for concern in concerns if concern.loses]
     if losing and is_counted and not settings.allow_volatile_state:
@@ -150,6 +151,11 @@ async def witness_of(
         log_event("state", WARNING, text=concern.text)
     if not settings.is_shared:
         return None
+    if settings.max_changed is not None and not await state.server():
+        raise ServiceError(
+            "--max-changed needs a store that says when it was restarted, because it may have lost "
+            "its last writes then; allow the service the command INFO, or use PostgreSQL."
+        )
     found = await find(state)
     if found is None and is_counted:
         name = f"--deployment {settings.deployment}"

@@ -23,6 +23,7 @@ from emsco.serve.audit_watch import OUTCOMES, AuditWatch
 from emsco.serve.incarnation import Witness
 from emsco.serve.rejection_causes import FAILURES, is_failure
 from emsco.serve.shadow import ShadowAnswer
+from emsco.serve.stream_checks import CLOSED, StreamChecks
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
@@ -175,6 +176,22 @@ class Metrics:
             for of, share in shares.items():
                 self._one("emsco_accuracy", short, of).set(np.nan if share is None else share)
 
+    def stream(self, stream: StreamChecks) -> None:
+        """Update where the period of spot checks stands; call it about once a second."""
+        standing = stream.description()
+        self._one("emsco_period_ceiling").set(standing["ceiling"])
+        self._one("emsco_period_arrivals").set(standing["arrivals"])
+        if stream.period is None:
+            return
+        for name in ("known", "under_way", "tolerated", "check_rate"):
+            self._one(f"emsco_period_{name}").set(standing[name])
+        for what in ("cheap", "checked", "final"):
+            self._one("emsco_period_rows", what).set(standing[what])
+        self._one("emsco_period_number").set(standing["period"])
+        self._one("emsco_period_end_seconds").set(stream.period.ends or np.nan)
+        for why in CLOSED:
+            self._one("emsco_period_closed", why).set(standing["closed"] == why)
+
     def _advance(self, name: str, label: str, seen: dict[str, float], value: float) -> None:
         """Advance a counter to another one, which may have restarted from zero."""
         key = f"{name} {label}"
@@ -274,6 +291,21 @@ _GAUGES = (
     ("emsco_audited_rows", "Audited rows of closed cohorts.", "mostrecent", "model", "what"),
     ("emsco_accuracy", "The accuracy of audited accepted rows: of those with a label, and if all "
      "others were wrong.", "mostrecent", "model", "of"),
+    ("emsco_period_number", "The number of the period of spot checks.", "mostrecent"),
+    ("emsco_period_end_seconds", "When the period ends, in seconds since 1970; NaN if it counts "
+     "rows.", "mostrecent"),
+    ("emsco_period_known", "Checks of the period that disagreed.", "mostrecent"),
+    ("emsco_period_under_way", "Checks under way.", "mostrecent"),
+    ("emsco_period_tolerated", "How many checks may disagree or be under way for a row to be "
+     "admitted.", "mostrecent"),
+    ("emsco_period_check_rate", "The probability that an admitted row is checked.", "mostrecent"),
+    ("emsco_period_rows", "Rows of the period: answered cheaply, checked, or left to the final "
+     "model.", "mostrecent", "what"),
+    ("emsco_period_closed", "1 if the final model answers until the period ends, by reason.",
+     "mostrecent", "reason"),
+    ("emsco_period_arrivals", "Rows that are expected to arrive during a check.", "mostrecent"),
+    ("emsco_period_ceiling", "The share of calls of the final model that the next period can avoid "
+     "at most.", "mostrecent"),
 )  # fmt: skip
 _HISTOGRAMS = (
     ("emsco_decide_seconds", "Duration of calls."),

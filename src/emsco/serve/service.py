@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
 from emsco.serve.shared_values import state_key
 from emsco.serve.state.base import DONE, OTHER, RUNNING, State
+from emsco.serve.stream_checks import StreamChecks, draw_coin
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between checks for sources that fail in other processes
@@ -55,10 +56,18 @@ class Service:
         metrics: Any = None,
         tracing: Any = None,
         witness: Witness | None = None,
+        coin: Callable[[], float] = draw_coin,
     ) -> None:
         self.settings, self.state, self.witness = settings, state, witness
         self.watch, self.metrics = watch, metrics
-        self.models = Models(deployed, canary, watch=watch, metrics=metrics, tracing=tracing)
+        self.stream: StreamChecks | None = None
+        if settings.max_changed is not None:
+            self.stream = StreamChecks(settings, state, deployed.final, coin=coin)
+            if watch is not None:
+                watch.standing = self.stream.description
+        self.models = Models(
+            deployed, canary, watch=watch, metrics=metrics, tracing=tracing, stream=self.stream
+        )
         self.queue = Queue(settings.concurrency, settings.queue)
         self.is_draining = False
         self._running: dict[str, _Running] = {}
@@ -79,6 +88,9 @@ class Service:
         loops = [self._renew_claims()]
         if self.settings.is_shared:
             loops.append(self._follow_failures())
+        if self.stream is not None:
+            await self.stream.start()
+            loops.append(self.stream.keep_looking())
         if self.witness is not None:
             loops.append(self.witness.keep_looking())
         if self.metrics is not None:
@@ -95,6 +107,8 @@ class Service:
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             await _end(list(late))
+        if self.stream is not None:
+            await self.stream.stop(seconds)
         await _end(self._background)
         if self.watch is not None:
             await self.watch.stop()
@@ -260,8 +274,9 @@ class Service:
             for model, one in followed.items() for alarm in one.alarms
         ]  # fmt: skip
         canary = None if self.models.canary is None else self.models.canary.description()
+        checks = None if self.stream is None else self.stream.description()
         return {**self.deployed.description, "since": self._since, "alarms": alarms,
-                "refused": self._refused, "canary": canary}  # fmt: skip
+                "refused": self._refused, "canary": canary, "spot_checks": checks}  # fmt: skip
 
     async def reload(self) -> bool:
         """Reload the configured files; if one is refused, the models in use stay."""
@@ -331,6 +346,8 @@ class Service:
                 self.metrics.canary(canary.deployed.digest, canary.share)
             if self.watch is not None:
                 self.metrics.watch(self.watch)
+            if self.stream is not None:
+                self.metrics.stream(self.stream)
             await asyncio.sleep(1.0)
 
 

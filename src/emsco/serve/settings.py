@@ -16,6 +16,8 @@ DEPLOYMENT = "emsco"  # the default name, for a state that is not shared
 REDIS = ("redis", "rediss", "unix")
 POSTGRES = ("postgresql", "postgres", "postgresql+asyncpg")
 
+PERIODS = {"minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 7 * 86_400.0}  # in UTC
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -55,6 +57,11 @@ class Settings:
     label_after: float = 30 * 86_400.0  # in seconds; the option is in days
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    max_changed: int | None = None
+    per: str = ""
+    confidence: float = 0.99
+    check_seconds: float = 1.0
+    rows_per_second: float = 10.0
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
@@ -102,6 +109,43 @@ class Settings:
                 "every key."
             )
 
+        if self.max_changed is not None or self.per:
+            self._check_promise()
+
+    def _check_promise(self) -> None:
+        """Check the promise of spot checks."""
+        if self.max_changed is None or not self.per:
+            raise ServiceError("--max-changed and --per belong together: give both, or neither.")
+        rows, seconds = self.period
+        if not rows and not seconds:
+            raise ServiceError(
+                f"--per must be a number of rows, or one of {', '.join(PERIODS)}, got {self.per!r}."
+            )
+        if self.max_changed < 1:
+            raise ServiceError(
+                f"--max-changed must be at least 1, got {self.max_changed}: with 0, every row "
+                "would be checked. A longer period (--per) allows more."
+            )
+        if rows and self.max_changed >= rows:
+            raise ServiceError(
+                f"--max-changed must be below --per, got {self.max_changed} of {rows} rows: this "
+                "promises nothing."
+            )
+        if not 0 < self.confidence < 1:
+            raise ServiceError(f"--confidence must be between 0 and 1, got {self.confidence:g}.")
+        if self.shadow:
+            raise ServiceError(
+                "--max-changed and --shadow cannot be combined: in shadow mode, the final model "
+                "answers every key."
+            )
+
+    @property
+    def period(self) -> tuple[int, float]:
+        """The length of a period of spot checks: rows, or seconds; the other one is 0."""
+        if self.per.isascii() and self.per.isdecimal():
+            return int(self.per), 0.0
+        return 0, PERIODS.get(self.per, 0.0)
+
     @property
     def is_shared(self) -> bool:
         """Whether several processes can share the state."""
@@ -142,4 +186,7 @@ _RANGES = {
     "share": (0, 1),
     "label_after": (0, _MANY),
     "metrics_port": (0, 65_535),
+    "max_changed": (-_MANY, _MANY),
+    "check_seconds": (0, _MANY),
+    "rows_per_second": (0, _MANY),
 }

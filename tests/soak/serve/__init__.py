@@ -10,6 +10,7 @@ PARTS = {
     "kills": "kills",
     "deployments": "deployments",
     "emptied": "emptied",
+    "stream": "stream",
     "cap": "cap",
     "reloads": "reloads",
     "bodies": "attacks",

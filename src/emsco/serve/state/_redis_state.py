@@ -14,6 +14,7 @@ from emsco.core.decisions import STATE_LOST
 from emsco.exceptions import StateError, require
 from emsco.live.accounts import NO_REQUEST, Intent, RequestContext
 from emsco.live.redis_source import no_retry
+from emsco.serve.check_period import ACCEPTED_LOSS, PeriodTerms, Step, Turn
 from emsco.serve.state import redis_scripts
 from emsco.serve.state.base import (
     INCARNATION,
@@ -37,6 +38,7 @@ from emsco.serve.state.base import (
     unusable,
 )
 from emsco.serve.state.executors import GroupCommit
+from emsco.serve.state.redis_period import period_of, steps_text
 
 _LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still arrive
 _LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
@@ -270,6 +272,23 @@ class RedisState(State):
         )  # fmt: skip
         share_of(charged, float(unknown))  # raises if nothing was settled
         return float(unknown)
+
+    # Periods of spot checks
+
+    async def turn(self, steps: Sequence[Step], terms: PeriodTerms) -> Turn:
+        store = self._identity()
+        found, *more = await self._run(
+            redis_scripts.TURN, self._now(), steps_text(steps), self.incarnation or "",
+            f"{INCARNATION}{self.deployment}", store.incarnation,
+            ACCEPTED_LOSS if store.was_accepted else "", terms.settings, terms.per_rows,
+            float(terms.per_seconds), terms.tolerated, repr(float(terms.rate)),
+        )  # fmt: skip
+        if found == "lost":
+            return Turn.lost(steps)
+        if found == "none":
+            return Turn([], None)
+        admitted, fields, checks = more
+        return Turn(admitted, period_of(fields, checks))
 
     # Small values
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 from emsco.core.decisions import ERROR, STATE_LOST
 from emsco.exceptions import StateError, require
 from emsco.live.accounts import NO_REQUEST, Intent, RequestContext
+from emsco.serve.check_period import CheckPeriod, PeriodTerms, Step, Turn, take_turn
 from emsco.serve.state.base import (
     DONE,
     INCARNATION,
@@ -275,6 +276,26 @@ class SQLState(State):
 
         await self._lane.make(work)
         return found[-1]
+
+    # Periods of spot checks
+
+    async def turn(self, steps: Sequence[Step], terms: PeriodTerms) -> Turn:
+        name = f"period:{self.deployment}"
+        held = {"name": name, "incarnation": INCARNATION + self.deployment, "now": self._now()}
+
+        def work(connection: sa.Connection) -> Turn:
+            row = connection.execute(self._sql["hold_value"], held).one()
+            if self.incarnation is not None and row.incarnation != self.incarnation:
+                return Turn.lost(steps)
+            before = CheckPeriod.from_data(json.loads(row.text)) if row.text else None
+            taken = take_turn(before, steps, terms, self._identity(row.server), row.now)
+            if taken.period is not None and steps:
+                text = json.dumps(taken.period.to_data())
+                connection.execute(self._sql["keep"], {"name": name, "text": text})
+            return taken
+
+        taken: Turn = await self._lane.transact(work)
+        return taken
 
     # Small values
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from emsco.core.decisions import ERROR
 from emsco.exceptions import StateError
 from emsco.live.accounts import Accounts, Intent, money
+from emsco.serve.check_period import PeriodTerms, Step, StoreIdentity, Turn
 
 VERSION = 2  # of the layout of a state
 
@@ -159,6 +160,20 @@ class State(Accounts, Protocol):
         An answer that arrives later still counts in full. Return the amount that was unknown; raise
         `StateError` if it is less than `charged`.
         """
+
+    async def turn(self, steps: Sequence[Step], terms: PeriodTerms) -> Turn:
+        """Take steps of the period of spot checks, all at once, on the clock of the store.
+
+        Without steps, nothing changes, and the period is returned as it is. A step may be taken
+        although this raises `StateError`, but never twice.
+        """
+
+    def _identity(self, server: str = "") -> StoreIdentity:
+        """Return which store this is, as far as this process knows."""
+        if self.incarnation is None:
+            return StoreIdentity(server)
+        own = json.loads(self.incarnation)
+        return StoreIdentity(server, own["id"], own["after"] is not None)
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
         """Store a small value, with `was` only if that version is stored (0: none yet).

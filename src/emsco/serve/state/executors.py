@@ -106,6 +106,10 @@ class ThreadExecutor(GroupCommit["Work"]):
         """Run work in a separate transaction, one at a time."""
         await self.run(work)
 
+    async def transact(self, work: Work) -> Any:
+        """Run work in one transaction, and return its result."""
+        return await self.run(work)
+
     async def _batch(self, works: Sequence[Work]) -> list[Any]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._transact, works)
@@ -254,6 +258,18 @@ class PoolExecutor:
             async with asyncio.timeout(self._timeout), whole.begin() as connection:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
                 await connection.run_sync(work)
+
+    async def transact(self, work: Work) -> Any:
+        """Run work in one transaction, and return its result."""
+
+        def whole(connection: sa.Connection) -> Any:
+            # The connection commits by itself; if the work fails, it is closed, and nothing is.
+            connection.exec_driver_sql("BEGIN")
+            outcome = work(connection)
+            connection.exec_driver_sql("COMMIT")
+            return outcome
+
+        return await self.run(whole)
 
     async def finish(self) -> None:
         """Wait for the work in progress."""

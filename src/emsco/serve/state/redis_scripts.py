@@ -273,4 +273,110 @@ end
 return #ids
 """)
 
-ALL = (VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, SETTLE, KEEP, MARK, LABEL, FORGET)
+# The period of spot checks is a hash, and its checks under way are another: `take_turn` of
+# check_period.py, step by step. It writes as much for any coin, so that no coin decides whether a
+# write fails.
+TURN = _script("""
+local now, steps = clock(ARGV[1]), cjson.decode(ARGV[2])
+if ARGV[3] ~= '' and redis.call('HGET', p .. 'kept:' .. ARGV[4], 'text') ~= ARGV[3] then
+  return {'lost'}
+end
+local new = {incarnation = ARGV[5], settings = ARGV[7], per_rows = ARGV[8], per_seconds = ARGV[9],
+  tolerated = ARGV[10], rate = ARGV[11]}
+local info = redis.pcall('INFO', 'server')
+new.server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local per_rows, per_seconds = tonumber(new.per_rows), tonumber(new.per_seconds)
+local key, checks = d .. 'period', d .. 'under_way'
+local found, period = redis.call('HGETALL', key), nil
+if #found > 0 then
+  period = {}
+  for i = 1, #found, 2 do period[found[i]] = found[i + 1] end
+end
+local counts = {'known', 'cheap', 'checked', 'final', 'finished', 'arrived', 'number'}
+local n, under_way = {}, redis.call('HLEN', checks)
+for _, name in ipairs(counts) do n[name] = period and tonumber(period[name]) or 0 end
+
+local function rows() return n.cheap + n.checked + n.final end
+
+local function begin(number, closed)
+  redis.call('DEL', checks)
+  under_way, period = 0, {begun = text(now), closed = closed}
+  for name, value in pairs(new) do period[name] = value end
+  for _, name in ipairs(counts) do n[name] = 0 end
+  n.number = number
+end
+
+local by_clock = per_seconds > 0 and math.floor(now / per_seconds) or 0
+local function begin_closed(why)
+  local number = n.number + 1
+  if per_seconds > 0 then
+    local is_ahead = tonumber(period.per_seconds) == per_seconds and number == by_clock + 2
+    if is_ahead then number = n.number else number = by_clock end
+  end
+  begin(number, why)
+end
+
+local function find_period()
+  if not period then return begin(by_clock, ARGV[6]) end
+  if period.server ~= new.server or period.incarnation ~= new.incarnation then
+    return begin_closed('store restarted')
+  end
+  if tonumber(period.per_rows) ~= per_rows or tonumber(period.per_seconds) ~= per_seconds then
+    return begin_closed('settings changed')
+  end
+  if per_rows > 0 then
+    if rows() >= per_rows then return begin(n.number + 1, '') end
+  elseif by_clock > n.number then return begin(by_clock, '') end
+  if period.settings ~= new.settings and period.closed == '' then
+    period.closed = 'settings changed'
+  end
+end
+
+local function admit(id, coin)
+  if period.closed ~= '' or n.known + under_way > tonumber(period.tolerated) then
+    n.final = n.final + 1
+    return 'final'
+  end
+  if tonumber(coin) < tonumber(period.rate) then
+    redis.call('HSET', checks, id, string.format('%d', rows()))
+    n.checked, under_way = n.checked + 1, under_way + 1
+    return 'check'
+  end
+  n.cheap = n.cheap + 1
+  return 'cheap'
+end
+
+local function finish(id, agrees)
+  local before = redis.call('HGET', checks, id)
+  if not before then return end
+  redis.call('HDEL', checks, id)
+  under_way = under_way - 1
+  n.finished, n.arrived = n.finished + 1, n.arrived + rows() - tonumber(before)
+  if not agrees then n.known = n.known + 1 end
+end
+
+local admitted = {}
+for _, step in ipairs(steps) do
+  if #step == 2 then
+    find_period()
+    admitted[#admitted + 1] = admit(step[1], step[2])
+  elseif period then
+    finish(step[1], step[2] == 1)
+  end
+end
+if not period then return {'none'} end
+for _, name in ipairs(counts) do period[name] = string.format('%d', n[name]) end
+if #steps > 0 then
+  local fields = {}
+  for name, value in pairs(period) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  redis.call('HSET', key, unpack(fields))
+end
+return {'ok', admitted, redis.call('HGETALL', key), redis.call('HGETALL', checks)}
+""")
+
+ALL = (
+    VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, SETTLE, KEEP, MARK, LABEL, FORGET, TURN,
+)  # fmt: skip

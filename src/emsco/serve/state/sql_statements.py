@@ -236,6 +236,13 @@ _SHARED = {
       WHERE name = :name AND version = :was RETURNING version
     """,
     "kept": "SELECT text, version FROM {p}kept WHERE name = :name",
+    # Locks a value until the transaction ends.
+    "hold_value": """
+      INSERT INTO {p}kept AS k (name, text, version) VALUES (:name, '', 0)
+      ON CONFLICT (name) DO UPDATE SET version = k.version
+      RETURNING text, {moment} AS now, ({server}) AS server,
+        (SELECT i.text FROM {p}kept AS i WHERE i.name = :incarnation) AS incarnation
+    """,
     "mark": """
       INSERT INTO {p}marks (deployment, id, at, model, label, accepted, reason, exit_stage)
       VALUES ({deployment}, :id, :at, :model, :label, :accepted, :reason, :exit_stage)
@@ -294,11 +301,10 @@ _SQLITE = {
     "tidy_intents": "DELETE FROM {p}intents " + _OLD,
 }
 _ALONE = "LOCK TABLE {p}intents IN EXCLUSIVE MODE"
+_SERVER = """CAST(pg_postmaster_start_time() AS TEXT)
+        || COALESCE(CAST(inet_server_addr() AS TEXT), '')"""
 _POSTGRES = {
-    "server": """
-      SELECT CAST(pg_postmaster_start_time() AS TEXT)
-        || COALESCE(CAST(inet_server_addr() AS TEXT), '')
-    """,
+    "server": f"SELECT {_SERVER}",
     "begin_capped": f"""
       WITH cap AS ({_CAP}), made AS ({_INTENT_CAPPED} FROM cap WHERE cap.granted > 0)
       SELECT (SELECT granted FROM cap) AS granted, {_HAS_DAY} AS has_day
@@ -314,6 +320,7 @@ _NOW = "CAST(:now AS DOUBLE PRECISION)"
 _SERVERS_NOW = (  # the same for all processes, whatever their clocks say
     f"COALESCE({_NOW}, CAST(EXTRACT(EPOCH FROM STATEMENT_TIMESTAMP()) AS DOUBLE PRECISION))"
 )
+_SERVERS_MOMENT = _SERVERS_NOW.replace("STATEMENT", "CLOCK")  # also after waiting for a lock
 
 
 def tables(prefix: str) -> list[str]:
@@ -329,6 +336,8 @@ def statements(prefix: str, deployment: str, *, is_postgres: bool) -> dict[str, 
     parts = {
         "p": prefix,
         "now": now,
+        "moment": _SERVERS_MOMENT if is_postgres else _NOW,
+        "server": _SERVER if is_postgres else "''",
         "day": f"CAST({whole.format(f'{now} / 86400')} AS INTEGER)",
         "new": "(CAST(:paid AS DOUBLE PRECISION) + CAST(:unknown AS DOUBLE PRECISION))",
         "rows": "CAST(:rows AS INTEGER)",
