@@ -63,8 +63,8 @@ def _text_from(reader: MemberReader, data: Data, n_scores: int) -> Text:
         raise ArtifactError("the weights of a text must be finite numbers")
     if not (by_score["scale"] > 0).all():
         raise ArtifactError("the scores of a text must have a scale above 0")
-    if len(buckets) and not (0 <= buckets[0] <= buckets[-1] < N_BUCKETS):
-        raise ArtifactError(f"the buckets of a text must be from 0 to {N_BUCKETS - 1}")
     if (buckets[1:] <= buckets[:-1]).any():
         raise ArtifactError("the buckets of a text must be sorted, each once")
+    if len(buckets) and not (0 <= buckets[0] <= buckets[-1] < N_BUCKETS):
+        raise ArtifactError(f"the buckets of a text must be from 0 to {N_BUCKETS - 1}")
     return Text(buckets, weights, **by_score, missing_seen=expect(data["missing"], bool))

@@ -13,7 +13,7 @@ from scipy.special import expit  # type: ignore[import-untyped]  # as above
 
 from emsco.learners._newton import one_thread
 from emsco.rows.encoding import Array
-from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
+from emsco.rows.hashed_text import HashedTexts
 
 PENALTY = 10.0  # C of scikit-learn: texts of length 1 need less of a penalty than scaled numbers
 _TOLERANCE = 1e-3  # of the gradient of the mean loss
@@ -21,14 +21,14 @@ _STEPS = 100
 
 
 def fit_text(hashed: HashedTexts, truth: NDArray[np.bool_], weight: Array) -> tuple[Array, float]:
-    """Return the weights of buckets and the intercept of the log-odds that a row is true.
+    """Return the weights of columns and the intercept of the log-odds that a row is true.
 
     Both true and false rows must have a weight.
     """
     loss = _Loss(
         hashed, np.where(truth, 1.0, -1.0), weight / weight.sum(), 1 / (PENALTY * weight.sum())
     )
-    start = np.zeros(N_BUCKETS + 1)
+    start = np.zeros(hashed.n_columns + 1)
     start[-1] = np.log(loss.share[truth].sum() / loss.share[~truth].sum())
     with one_thread():
         found = minimize(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from emsco.learners._text_newton import fit_text
 from emsco.rows.encoding import Array, number_of
-from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
+from emsco.rows.hashed_text import HashedTexts
 from emsco.rows.text_encoding import Text, lacks_text
 
 Rows = NDArray[np.intp]
@@ -110,24 +110,23 @@ class TextTable:
         for code in range(self._n_classes == 2, self._n_classes):
             truth = own.codes == code
             true = own.weight[truth].sum()
-            fitted = np.zeros(N_BUCKETS), np.log((true + _HALF) / (every - true + _HALF))
+            fitted = np.zeros(hashed.n_columns), np.log((true + _HALF) / (every - true + _HALF))
             if 0 < true < every:
                 fitted = fit_text(hashed, truth, own.weight)
             weights.append(fitted[0])
             odds.append(fitted[1])
         # Rounded at once, so that every row is scored by the weights that files have.
         table = np.array(weights, dtype=np.float32)
-        buckets = np.flatnonzero(table.any(axis=0))
+        used = np.flatnonzero(table.any(axis=0))
+        buckets = used if hashed.buckets is None else hashed.buckets[used]
         none = np.zeros(len(odds))
-        return Text(
-            buckets.astype(np.int32), table[:, buckets], np.array(odds), none, none + 1, False
-        )
+        return Text(buckets.astype(np.int32), table[:, used], np.array(odds), none, none + 1, False)
 
     def _all(self, name: str) -> HashedTexts:
         """Return the hashed texts of every row."""
         if name not in self._hashed:
             texts = self._columns[name].tolist()
-            self._hashed[name] = HashedTexts.of([text or "" for text in texts])
+            self._hashed[name] = HashedTexts.of([text or "" for text in texts]).narrow()
         return self._hashed[name]
 
 

@@ -35,10 +35,11 @@ _SAMPLE = "Résumé: 3 NEW e-mails, 你好! 😀\n\tstraße Σ"  # to know wheth
 class HashedTexts:
     """Hashed texts, as sparse matrices."""
 
-    words: Any  # texts x buckets, each row of length 1
+    words: Any  # texts x columns, each row of length 1
     places: Any  # texts x distinct words: 1 for each word of a text, in its order
-    sequences: Any  # distinct words x buckets
+    sequences: Any  # distinct words x columns
     lengths: Array  # of the sequences of each text
+    buckets: NDArray[np.intp] | None = None  # of each column, words first; None: all, in order
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> HashedTexts:
@@ -71,31 +72,48 @@ class HashedTexts:
 
     def take(self, rows: NDArray[np.intp]) -> HashedTexts:
         """Return some of the texts."""
-        return HashedTexts(self.words[rows], self.places[rows], self.sequences, self.lengths[rows])
+        words, places, lengths = self.words[rows], self.places[rows], self.lengths[rows]
+        return HashedTexts(words, places, self.sequences, lengths, self.buckets)
+
+    def narrow(self) -> HashedTexts:
+        """Return the same with columns only for the buckets that some text uses."""
+        words, own = _narrow(self.words)
+        sequences, others = _narrow(self.sequences)
+        buckets = np.concatenate([own, HALF + others])
+        return HashedTexts(words, self.places, sequences, self.lengths, buckets)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns, which have weights."""
+        return int(self.words.shape[1] + self.sequences.shape[1])
+
+    def by_column(self, table: Array) -> Array:
+        """Return the rows of a table of buckets x scores for its columns."""
+        return table if self.buckets is None else table[self.buckets]
 
     def score(self, weights: Array) -> Array:
-        """Return texts x scores, for weights of buckets x scores.
+        """Return texts x scores, for weights of columns x scores.
 
         The terms of a text are added in the order of its buckets and of its words, so that its
         score is the same, to the last bit, whatever other texts there are.
         """
-        by_word = self.sequences @ weights[HALF:]
-        scores: Array = self.words @ weights[:HALF]
-        scores += self.places @ by_word / self.lengths[:, None]
+        n_words = self.words.shape[1]
+        scores: Array = self.words @ weights[:n_words]
+        scores += self.places @ (self.sequences @ weights[n_words:]) / self.lengths[:, None]
         return scores
 
     def sum_up(self, by_text: Array) -> Array:
-        """Return the sum of all texts, each times a number, by bucket: the transpose of `score`."""
+        """Return the sum of all texts, each times a number, by column: the transpose of `score`."""
         sequences = self.sequences.T @ (self.places.T @ (by_text / self.lengths))
         return np.concatenate([self.words.T @ by_text, sequences])
 
-    @property
-    def buckets(self) -> NDArray[np.intp]:
-        """The buckets that some text uses."""
-        used = np.zeros(N_BUCKETS, dtype=np.bool_)
-        used[self.words.indices] = True
-        used[HALF + self.sequences[np.unique(self.places.indices)].indices] = True
-        return np.flatnonzero(used)
+
+def _narrow(matrix: Any) -> tuple[Any, NDArray[np.intp]]:
+    """Leave out empty columns; return the places of the others, too."""
+    used = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[1]))
+    indices = np.searchsorted(used, matrix.indices).astype(np.int32)
+    shape = (matrix.shape[0], len(used))
+    return csr_array((matrix.data, indices, matrix.indptr), shape=shape), used
 
 
 def digest_of_hashing() -> str:

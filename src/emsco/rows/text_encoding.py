@@ -67,7 +67,9 @@ class Text:
 
     def score(self, hashed: HashedTexts) -> Array:
         """Return the scores of hashed texts, rows x scores, each scaled."""
-        scores: Array = (hashed.score(self._table) + self.intercepts - self.centre) / self.scale
+        scores: Array = (
+            hashed.score(hashed.by_column(self._table)) + self.intercepts - self.centre
+        ) / self.scale
         return scores
 
     def scores_of(self, values: NDArray[Any]) -> Array:
