@@ -208,7 +208,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         for row in rows:
             save(NAME, COMMAND, [row], [*cases])
     _check(rows, small=small)
-    return _table(rows if small or only else load(NAME))
+    return table(rows if small or only else load(NAME))
 
 
 def _played(case: str, world: World, n_periods: int) -> Row:
@@ -242,7 +242,8 @@ def _check(rows: list[Row], *, small: bool) -> None:
             raise SystemExit(f"The experiment sees nothing: {case}, p {chances[case]:.3g}.")
 
 
-def _table(rows: list[Row]) -> str:
+def table(rows: list[Row]) -> str:
+    """Return the table of all cases."""
     lines = [
         [row["case"], f"{row['periods']:,}", f"{row['broken'] / row['periods']:.2%}",
          f"{row['allowed']:.0%}", f"{row['avoided']:.1%}", f"{row['seconds']:.0f}"]

@@ -56,10 +56,13 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
     """Decide rows forever; count and label them."""
     from emsco.certify.monitor import CertificateMonitor
     from emsco.serve.audit_watch import AuditWatch
+    from emsco.serve.check_period import Admission
     from emsco.serve.metrics import Metrics
     from emsco.serve.metrics_server import MetricsServer
+    from emsco.serve.settings import Settings
     from emsco.serve.shadow import ShadowAnswer
     from emsco.serve.state import open_state
+    from emsco.serve.stream_checks import StreamChecks
 
     metrics, live = Metrics(), live_cascade()
     metrics.model(live)
@@ -70,6 +73,7 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
     promised = CertificateMonitor(accuracy=0.99, coverage=0.9, exits=(0.9, 0.05, 0.05))
     watch = AuditWatch(promised, state, model=live.model, audit=0.5, label_after=0.5, cohort=0.5)
     await watch.start()
+    stream = StreamChecks(Settings(max_changed=100, per="day"), state, "final")
     for call in itertools.count():
         begin = time.perf_counter()
         keys = RNG.integers(N, size=RNG.integers(1, 20)).tolist()
@@ -84,6 +88,8 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
         labelled = zip(ids[: len(ids) - call % 2], keys, strict=False)
         await watch.feedback({one: int(Y[key]) for one, key in labelled})
         if call % 20 == 0:
+            await stream._batches.run([Admission(f"{worker}.{call}", RNG.random())])
+            metrics.stream(stream)
             await watch.work()
             metrics.watch(watch)
             metrics.gates(live)

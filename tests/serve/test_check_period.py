@@ -12,8 +12,10 @@ import pytest
 from contract import Clock, opened
 from hypothesis import given
 from hypothesis import strategies as st
+from own_redis import own_redis
 from test_state import STORES, store
 
+from emsco.exceptions import StateError
 from emsco.serve.check_period import (
     ACCEPTED_LOSS,
     CHANGED,
@@ -273,6 +275,27 @@ def test_concurrent_turns_are_taken_one_after_another(tmp_path):
         assert period.rows == 500 == len(admitted)
         assert period.checked == admitted.count(CHECK) == len(period.under_way)
         assert period.cheap == admitted.count(CHEAP)
+
+
+def test_a_redis_that_was_killed_closes_the_period(tmp_path):
+    """It has all that it was given here, but nobody could know."""
+
+    async def run(own):
+        async with opened(own.url) as state:
+            taken = [await state.turn(rows([0.9, 0.1]), TERMS)]
+            await asyncio.to_thread(own.kill)
+            with pytest.raises(StateError):
+                await state.turn(rows([0.9]), TERMS)
+            await asyncio.to_thread(own.start)
+            taken += [await state.turn(rows([0.9] * n), TERMS) for n in (1, 39, 1)]
+        return taken
+
+    with own_redis(tmp_path) as own:
+        first, closed, whole, later = asyncio.run(run(own))
+    assert first.admitted == [CHEAP, CHECK]
+    assert (closed.admitted, closed.period.closed) == ([FINAL], RESTARTED)
+    assert set(whole.admitted) == {FINAL}
+    assert (later.admitted, later.period.number, later.period.under_way) == ([CHEAP], 2, {})
 
 
 def test_nothing_is_admitted_in_a_state_that_lost_its_incarnation(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.soak.serve.reloads import DAMAGES, Expected
 from tests.soak.serve.saturation import Overload
 from tests.soak.serve.schema import answered, is_passed
 from tests.soak.serve.soak import grows, tenths
+from tests.soak.serve.stream import bar_of
 
 
 def answer(name, label="phishing", paid=3.0, billed=True):
@@ -99,6 +101,29 @@ def test_a_log_with_a_decision_twice_or_otherwise_is_found(tmp_path):
 )
 def test_a_cap_is_reached_and_not_exceeded(changed, holds):
     assert Spent(cap=100.0, bill=99.0, counted=99.0, refused=5)._replace(**changed).holds is holds
+
+
+# Spot checks on a stream
+
+
+def stream_bar(what="process", closed=(), **became):
+    killed = SimpleNamespace(
+        callers=SimpleNamespace(became=Counter({"final": 100, "changed": 10} | became), cheap=50),
+        standing={"period": 1}, closed=set(closed),
+    )  # fmt: skip
+    return bar_of("Redis", what, (20, "day" if what == "process" else "400"), 2, killed)
+
+
+def test_more_changed_answers_than_all_periods_allow_are_found():
+    assert stream_bar(changed=20).met
+    assert not stream_bar(changed=21).met
+    assert not stream_bar(changed=0).met  # nothing was shown
+    assert not stream_bar(**{"wrong final": 1}).met
+    restarted = ["store restarted"]
+    assert not stream_bar(closed=restarted).met  # nobody restarted it
+    assert stream_bar("store", restarted, changed=40).met  # of two periods
+    assert not stream_bar("store", restarted, changed=41).met
+    assert not stream_bar("store").met  # it went unnoticed
 
 
 # Reloads

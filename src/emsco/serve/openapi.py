@@ -147,5 +147,6 @@ def _answers() -> dict[str, Any]:
             "prices": {"type": "object"}, "unit": _TEXT, "promise": _TEXT,
             "certificate": {"type": ["object", "null"]}, "alarms": _list(_ANY),
             "shadow": _BOOL, "canary": {"type": ["object", "null"]},
+            "spot_checks": {"type": ["object", "null"]},
         }),
     }  # fmt: skip

@@ -193,14 +193,14 @@ def measure(world: World, *, small: bool) -> list[Bar]:
                 killed = Killed(own, kept, keys[::-1])
                 n_kills = 2 if small else 20
                 asyncio.run(killed.run(promise, n_kills, server if what == "store" else None))
-                bars.append(_bar(kind, what, promise, n_kills, killed))
+                bars.append(bar_of(kind, what, promise, n_kills, killed))
     finally:
         store.kill()
         shutil.rmtree(folder, ignore_errors=True)
     return bars
 
 
-def _bar(kind: str, what: str, promise: tuple[int, str], n_kills: int, killed: Killed) -> Bar:
+def bar_of(kind: str, what: str, promise: tuple[int, str], n_kills: int, killed: Killed) -> Bar:
     """Compare with what all periods together allow."""
     (most, per), became, standing = promise, killed.callers.became, killed.standing
     periods = 1 if per == "day" else standing["period"] + 1
