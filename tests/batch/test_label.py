@@ -169,6 +169,24 @@ def test_a_cold_start_keeps_its_promise_and_goes_on_where_it_was(tmp_path):
     assert label_batch(None, X, pytest.fail, **options).labels == found.labels
 
 
+def test_rows_of_a_first_part_without_an_answer_count_against_the_promise():
+    """They fit nothing, are not sent again, and as held-out rows they are disagreements."""
+    sent = []
+
+    def final(rows):
+        places = rows.index.tolist()
+        sent.extend(places)
+        return [None if i % 8 == 0 else int(VALUES[i, 0] > 0) for i in places]
+
+    found = label_batch(None, X, final, costs=COSTS, agreement=0.97)
+    assert len(sent) == len(set(sent)) == found.n_calls
+    failed = found.origin == "failed"
+    assert set(np.flatnonzero(failed)) == {i for i in sent if i % 8 == 0}
+    assert found.calls["first part"] == 400
+    assert found.stop < 1200, "of the held-out rows, about 25 have failed"
+    assert found.promises[0].share >= failed.sum() / len(X)
+
+
 def test_rounds_are_counted_one_by_one_and_the_same_after_every_interruption(tmp_path):
     """A promise by class whose cheap labels are mostly wrong needs many."""
     cheap = ["yes" if i % 2 == 0 else "no" for i in range(2000)]
