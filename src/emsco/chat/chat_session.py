@@ -40,7 +40,7 @@ from emsco.chat.spending import UNIT, TokenPrices, bound
 from emsco.exceptions import EndpointError
 
 _MANY = 10  # questions one after another without any answer: the endpoint is down
-_UNCHARGED = (503, 529)  # of the statuses from 500 on: it was too busy to begin
+UNCHARGED = (503, 529)  # of the statuses from 500 on: it was too busy to begin
 
 
 class ChatAnswer(NamedTuple):
@@ -222,7 +222,7 @@ class ChatSession:
             else:
                 self._count_fault("the answers are none of a chat model")
             return _Call(reply, "", cost or 0)
-        is_free = status < 500 or status in _UNCHARGED
+        is_free = status < 500 or status in UNCHARGED
         await self._settle(reservation, 0 if is_free else None, digest)
         reason = f"it answered with status {status}" + (
             f" ({answer.error})" if answer.error else ""
