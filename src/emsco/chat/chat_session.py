@@ -50,6 +50,7 @@ class ChatAnswer(NamedTuple):
     trust: float | None
     reason: str
     cost: int  # of the calls for it
+    is_lost: bool = False  # no answer came, not even one that is no label
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ class ChatSession:
             label = label_of(call.reply, self._terms.labels)
             cost += call.cost
         if label is None:
-            return ChatAnswer(None, None, call.reason or _reason(call.reply), cost)
+            reason = call.reason or _reason(call.reply)
+            return ChatAnswer(None, None, reason, cost, is_lost=bool(call.reason))
         assert call.reply is not None
         return ChatAnswer(label, call.reply.trust, "", cost)
 

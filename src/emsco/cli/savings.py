@@ -175,7 +175,7 @@ def _read(
         raise ModelError("Give either a file of rows or --log, the log of a cascade in shadow.")
     if costs is None:
         raise ModelError("Give --costs, a file of prices, as written by `emsco costs init`.")
-    if shadow is not None and model is answers is chat is None:
+    if shadow is not None and not (model or answers or chat):
         answers = ANSWER
     if sum(one is not None for one in (model, answers, chat)) != 1:
         raise ModelError(
