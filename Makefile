@@ -45,6 +45,8 @@ requirements:  ## pin the environments anew, with hashes and without any index a
 	# The build of torch for CPUs is not on PyPI: UV_FIND_LINKS says where it is.
 	$(COMPILE) --constraint requirements/test.txt pyproject.toml requirements/text.in --output-file requirements/text.txt
 	echo 'moto[server]' | $(COMPILE) - --output-file requirements/s3.txt
+	# A gateway between chat models and the server of their tests; its libraries do not go with ours.
+	echo 'litellm[proxy]' | $(COMPILE) - --output-file requirements/litellm.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	echo cyclonedx-bom | $(COMPILE) - --output-file requirements/sbom.txt
 	echo cibuildwheel | $(COMPILE) - --output-file requirements/cibuildwheel.txt

@@ -166,7 +166,7 @@ class ChatServer:
             more = {"Retry-After": after[kind]} if kind in after else {}
             _send(writer, int(kind[:3]), _error("Rate limit reached."), more)
             return True
-        document = self._document(kind, body, content)
+        document = self.document(kind, body, content)
         written = json.dumps(document).encode()
         if kind == "500":
             _send(writer, 500, _error("The server had an error."))
@@ -190,7 +190,7 @@ class ChatServer:
             _send(writer, 200, document)
         return True
 
-    def _document(self, kind: str, body: dict[str, Any], content: bytes) -> dict[str, Any]:
+    def document(self, kind: str, body: dict[str, Any], content: bytes) -> dict[str, Any]:
         """Make an answer, and charge it."""
         question = body["messages"][1]["content"]
         label = self.answer(question)

@@ -167,14 +167,14 @@ def test_lost_calls_count_as_their_upper_bound(kind, tmp_path):
 
 def test_an_endpoint_that_charges_beyond_its_bound_is_stopped(server, tmp_path):
     """Such as one with a long prompt of its own; `overhead` says how long."""
-    charge = server._document
+    charge = server.document
 
     def dear(*request):
         document = charge(*request)
         document["usage"]["prompt_tokens"] = 5000
         return document
 
-    server._document = dear
+    server.document = dear
     model = model_of(server, tmp_path, max_spend=1.0, concurrency=1)
     with pytest.raises(EndpointError, match="Raise `overhead`"):
         model.predict(messages(9))

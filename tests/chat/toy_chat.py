@@ -30,5 +30,5 @@ def model_of(server, folder, **settings):
     """Make a model that asks a server, with little patience."""
     quick = {"api_key_env": None, "timeout": 5.0, "backoff": 0.02, **PRICES}
     own = {"prompt": PROMPT, "labels": LABELS, "answers": folder / "answers.sqlite"}
-    given = quick | own | settings
-    return ChatModel(server.base_url, "toy", **given)
+    given = {"base_url": server.base_url, "model": "toy"} | quick | own | settings
+    return ChatModel(**given)

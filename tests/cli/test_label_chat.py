@@ -126,3 +126,20 @@ def test_one_final_model_is_enough():
     assert "Give one of --final and --chat" in begin("--final", "m:f", code=2).err
     begin()
     assert "calls its final model" in call("label", "next", "job").err
+
+
+def test_savings_of_a_chat_model_are_told(server):
+    """Its answers to the rows of a log are all that is needed."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"easy": rng.normal(size=300), "hard": rng.normal(size=300)}).round(2)
+    frame.to_csv("log.csv", index=False)
+    Path("costs.toml").write_text("[sources]\neasy = 1\nhard = 50\n")
+    server.answer = lambda question: "Yes" if float(question.split()[-2]) > 0 else "No"
+    describe(server, prompt="Is it? {easy} {hard}")
+    savings = ("savings", "log.csv", "--costs", "costs.toml", "--stages", "logistic")
+    found = call(*savings, "--chat", "chat.toml", "--agreement", 0.9, "--n-jobs", 1)
+    assert found.code == 0, found.err
+    assert "at least 90%" in found.out
+    assert len(server.bill) <= 300
+    describe(server, prompt="Is it? {text}")
+    assert "no column 'text'" in call(*savings, "--chat", "chat.toml").err

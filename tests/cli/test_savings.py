@@ -211,7 +211,7 @@ def test_too_few_rows_are_told_with_how_many_would_do(folder, logged, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Give either --model, a file, or --answers"),
+        ((), "Give one of --model, a file, --answers"),
         (("--model", "none.skops"), "none.skops cannot be read"),
         (("--answers", "verdit"), "has no column 'verdit'; did you mean 'verdict'?"),
         (("--answers", "age"), "has a price for 'age', which is the label"),

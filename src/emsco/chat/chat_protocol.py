@@ -35,7 +35,7 @@ class ChatReply(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Whether the model refused to answer, so that it need not be asked again."""
-        return self.finish in ("refusal", "content_filter")
+        return self.finish in ("refusal", "content_filter", "invalid_request")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from emsco.chat.spending import UNIT, TokenPrices, bound
 from emsco.exceptions import EndpointError
 
 _MANY = 10  # questions one after another without any answer: the endpoint is down
-_UNCHARGED = (503, 529)  # of the statuses from 500 on: it was too busy to begin
+UNCHARGED = (503, 529)  # of the statuses from 500 on: it was too busy to begin
 
 
 class ChatAnswer(NamedTuple):
@@ -50,6 +50,7 @@ class ChatAnswer(NamedTuple):
     trust: float | None
     reason: str
     cost: int  # of the calls for it
+    is_lost: bool = False  # no answer came, not even one that is no label
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ class ChatSession:
             label = label_of(call.reply, self._terms.labels)
             cost += call.cost
         if label is None:
-            return ChatAnswer(None, None, call.reason or _reason(call.reply), cost)
+            reason = call.reason or _reason(call.reply)
+            return ChatAnswer(None, None, reason, cost, is_lost=bool(call.reason))
         assert call.reply is not None
         return ChatAnswer(label, call.reply.trust, "", cost)
 
@@ -222,7 +224,7 @@ class ChatSession:
             else:
                 self._count_fault("the answers are none of a chat model")
             return _Call(reply, "", cost or 0)
-        is_free = status < 500 or status in _UNCHARGED
+        is_free = status < 500 or status in UNCHARGED
         await self._settle(reservation, 0 if is_free else None, digest)
         reason = f"it answered with status {status}" + (
             f" ({answer.error})" if answer.error else ""

@@ -34,6 +34,7 @@ class LabelSettings:
     label: str
     final: str | None
     chat: Path | None
+    deferred: bool
     price: float | None
     questions: int
     trust_type: list[str] | None

@@ -78,6 +78,9 @@ _NEW = typer.Option(
         help="The final model, a .skops or .onnx file or a function of rows, to be called at once.",
     ),
     chat="The final model, a file with the settings of a chat model, to be called at once.",
+    deferred=typer.Option(
+        help="With --chat: write batch files for its provider, instead of asking at once."
+    ),
     new_label=_NEW,
     price=typer.Option(min=0.0, help="The price of a row sent to the final model."),
     questions=typer.Option(
@@ -108,6 +111,7 @@ def begin(
     label: str = "label",
     final: str | None = None,
     chat: Path | None = None,
+    deferred: bool = False,
     new_label: list[str] | None = None,
     price: float | None = None,
     questions: int = 1,
@@ -135,7 +139,7 @@ def begin(
     settings = LabelSettings(
         rows, None if model is None else model_file(model), answers, trust, costs, agreement,
         confidence, max_missed or None, min_precision or None, key, known, log, label, final, chat,
-        price, questions, trust_type or None, newlines_in_cells, text or None,
+        deferred, price, questions, trust_type or None, newlines_in_cells, text or None,
     )  # fmt: skip
     new = [*(new_label or []), *_divided(labels), *_labels_of(settings)]
     _check(settings, new)
@@ -179,6 +183,8 @@ def _check(settings: LabelSettings, new: Sequence[str]) -> None:
         raise BatchError("--log needs --model or --answers: otherwise its rows would fit a model.")
     if settings.chat is not None and settings.final is not None:
         raise BatchError("Give one of --final and --chat: there is one final model.")
+    if settings.deferred and settings.chat is None:
+        raise BatchError("--deferred needs --chat, the file of a chat model.")
     if is_cold and len(set(new)) < 2:
         raise BatchError(
             "Without --model and --answers, no label is known: give all of them by --labels, at "
@@ -216,7 +222,7 @@ def _begin(
             from emsco.cli._label_final import calls_of
 
             calls = calls_of(settings, job.rows, concurrency, rows_per_call)
-        elif settings.chat is not None:
+        elif settings.chat is not None and not settings.deferred:
             from emsco.cli._label_chat import chat_calls
 
             calls = chat_calls(settings.chat, job.rows, settings.price)
@@ -268,12 +274,18 @@ def next_(
         if begun is None:
             raise BatchError(f"{job} was not begun; repeat `emsco label begin`.")
         settings = settings_of(job, begun.settings)
-        if settings.final is not None or settings.chat is not None:
+        if settings.final is not None or (settings.chat is not None and not settings.deferred):
             raise BatchError(f"{job} calls its final model; repeat `emsco label begin` to go on.")
         rows = read_label_rows(settings, begun.new)
         rows.words.declare(new_label or [])
         found = LabelJob(job, store, settings, rows)
         found.open([])
+        if settings.deferred:
+            from emsco.cli._label_deferred import DeferredRounds
+
+            DeferredRounds.of(found).take()
+            _proceed(found)
+            return
         waiting = found.waiting()
         if waiting is not None:
             if failed is not None and found.rows.words.unknown(failed) is None:
@@ -303,6 +315,13 @@ def _proceed(job: LabelJob) -> None:
     """Write the rows that are due, or the labels."""
     from emsco.cli._label_job import EVIDENCE, LABELS
 
+    if job.settings.deferred:
+        from emsco.cli._label_deferred import DeferredRounds
+
+        sent = DeferredRounds.of(job).ask()
+        if sent is not None:
+            note(sent)
+            return
     waiting = job.waiting()
     is_written = waiting is not None and waiting.ask.exists()
     found = job.ask()

@@ -54,6 +54,7 @@ class StageKind(StrEnum):
     answers=typer.Option(
         metavar="COLUMN", help="The column of the model's answers, instead of --model."
     ),
+    chat="The settings of a chat model, instead of --model; it is asked about every row.",
     agreement=typer.Option(
         help="The minimum share of unchanged decisions; can be repeated.",
         show_default="0.98, 0.99 and 0.995",
@@ -70,6 +71,7 @@ def savings(
     costs: Path | None = None,
     model: Path | None = None,
     answers: str | None = None,
+    chat: Path | None = None,
     agreement: list[float] | None = None,
     confidence: float = 0.99,
     certify_by: CertifyBy | None = None,
@@ -103,10 +105,11 @@ def savings(
     if changed is not None:
         parts_for(changed)  # refuses an unknown file format before the search
     if shadow is not None and costs is None:
-        _refuse_others(log=log, model=model, answers=answers, out=out, agreement=agreement)
+        _refuse_others(log=log, model=model, answers=answers, chat=chat, out=out,
+                       agreement=agreement)  # fmt: skip
         print_shadow(shadow, changed, as_json=as_json)
         return
-    final, X, prices = _read(log, shadow, costs, model, answers, trust, newlines_in_cells)
+    final, X, prices = _read(log, shadow, costs, model, answers, chat, trust, newlines_in_cells)
     search = CascadeSearchCV(
         estimator_of(stages.value, X, random_state, long_texts(prices.types)),
         costs=prices,
@@ -157,6 +160,7 @@ def _read(
     costs: Path | None,
     model: Path | None,
     answers: str | None,
+    chat: Path | None,
     trust: list[str] | None,
     newlines_in_cells: bool,
 ) -> tuple[Any, Any, Any]:
@@ -172,16 +176,23 @@ def _read(
         raise ModelError("Give either a file of rows or --log, the log of a cascade in shadow.")
     if costs is None:
         raise ModelError("Give --costs, a file of prices, as written by `emsco costs init`.")
-    if shadow is not None and model is None and answers is None:
+    if shadow is not None and not (model or answers or chat):
         answers = ANSWER
-    if (model is None) == (answers is None):
+    if sum(one is not None for one in (model, answers, chat)) != 1:
         raise ModelError(
-            "Give either --model, a file, or --answers, the column of the model's answers."
+            "Give one of --model, a file, --answers, the column of the model's answers, and "
+            "--chat, the settings of a chat model."
         )
     with as_rows(path, beside=[ANSWER]) as file:
         rows = open_rows(file, newlines_in_cells=newlines_in_cells)
         prices = load_costs(costs)
         names = priced(rows, answers, prices, costs)
+        if chat is not None:
+            from emsco.chat.chat_file import read_chat_file
+
+            asked = read_chat_file(chat)
+            asked.template.check(names)
+            return asked, read_features(rows, names, types=prices.types), prices
         if model is None:
             X, labels = read_labelled(rows, str(answers), names, types=prices.types)
             return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices

@@ -14,6 +14,7 @@ from emsco._utils.toml_writer import toml_key, toml_value
 from emsco.core.costs import Costs
 from emsco.exceptions import SourcesError, nearest, quoted, refuse_unknown_keys
 from emsco.live.callable_source import CallableSource, KnownSource
+from emsco.live.chat_source import ChatSource
 from emsco.live.http_source import HTTPSource
 from emsco.live.redis_source import RedisSource
 from emsco.live.source import LiveSource
@@ -24,6 +25,7 @@ KINDS: dict[str, type[LiveSource]] = {
     "redis": RedisSource,
     "sql": SQLSource,
     "http": HTTPSource,
+    "chat": ChatSource,
     "known": KnownSource,
 }
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
