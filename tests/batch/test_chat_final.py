@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from chat_server import ChatServer
+from toy_chat import model_of
 
 from emsco.batch import label_answers, label_batch
 from emsco.batch.answers_store import JobStore
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import BatchError, EndpointError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "chat"))
-from chat_server import ChatServer
-from toy_chat import model_of
 
 N_ROWS = 600
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from commands import call
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "chat"))
 from chat_server import ChatServer
+from commands import call
 
 N_ROWS = 500
 SETTINGS = """\

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from commands import call
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "chat"))
 from batch_provider import run_batch
 from chat_server import ChatServer
+from commands import call
 
 from emsco.chat.chat_file import read_chat_file
 

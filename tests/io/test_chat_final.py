@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from chat_server import ChatServer
+from toy_chat import model_of
 
 from emsco import CascadeSearchCV, Costs, dump, load
 from emsco.cascade.fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, ModelError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "chat"))
-from chat_server import ChatServer
-from toy_chat import model_of
 
 KEY = "sk-proj-Zm9vYmFyYmF6"
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
+from chat_server import ChatServer
+from toy_chat import LABELS, PRICES, label_of
 
 from emsco.exceptions import EndpointError, SourcesError
 from emsco.live import ChatSource, Sources
 from emsco.testing import check_source
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "chat"))
-from chat_server import ChatServer
-from toy_chat import LABELS, PRICES, label_of
 
 TABLE = {str(i): {"verdict": LABELS[i % 2]} for i in range(12)}
 SETTINGS = {"model": "toy", "prompt": "Is it? {key}", "labels": list(LABELS), "api_key_env": ""}

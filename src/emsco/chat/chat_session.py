@@ -144,8 +144,9 @@ class ChatSession:
     async def _answer(self, request: ChatRequest) -> _Call:
         """Return the reply to a request, without the options that the endpoint refuses."""
         for _ in range(len(REFUSABLE) + 1):
-            body = encode(request.body(self._refused))
-            digest = self._terms.digest(body)
+            body = request.body(self._refused)
+            sent = encode(body)
+            digest = self._terms.digest(sent)
             flight = self._flights.get(digest)
             if flight is None:
                 reply = await self._store.run(self._cache.find, digest)
@@ -155,7 +156,7 @@ class ChatSession:
             if flight is None:
                 if self._end is not None:
                     raise self._end
-                flight = asyncio.create_task(self._send(request.body(self._refused), body, digest))
+                flight = asyncio.create_task(self._send(body, sent, digest))
                 self._flights[digest] = flight
                 flight.add_done_callback(partial(self._land, digest))
             # Shielded: who asked may be gone before the answer, which is kept nevertheless.
