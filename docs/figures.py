@@ -16,13 +16,15 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks import history  # noqa: E402
-from experiments import pages, results, same_margin, watched  # noqa: E402
+from experiments import batches, pages, results, same_margin, spot_checks, watched  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "history": lambda: history.table(history.load()),
     "watched": lambda: watched.table(results.load("watched")),
     "compared_margins": lambda: same_margin.table_of_comparison(results.load(same_margin.COMPARED)),
     "same_margin": lambda: same_margin.table(results.load(same_margin.NAME)),
+    "batches": lambda: batches.table(results.load(batches.NAME)),
+    "spot_checks": lambda: spot_checks.summary(results.load(spot_checks.NAME)),
     "pages": lambda: pages.table(results.load(pages.NAME)),
 }
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
