@@ -16,7 +16,15 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks import history  # noqa: E402
-from experiments import pages, results, same_margin, stream, watched  # noqa: E402
+from experiments import (  # noqa: E402
+    batches,
+    pages,
+    results,
+    same_margin,
+    spot_checks,
+    stream,
+    watched,
+)
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "history": lambda: history.table(history.load()),
@@ -24,6 +32,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "compared_margins": lambda: same_margin.table_of_comparison(results.load(same_margin.COMPARED)),
     "same_margin": lambda: same_margin.table(results.load(same_margin.NAME)),
     "stream": lambda: stream.table(results.load(stream.NAME)),
+    "batches": lambda: batches.table(results.load(batches.NAME)),
+    "spot_checks": lambda: spot_checks.summary(results.load(spot_checks.NAME)),
     "pages": lambda: pages.table(results.load(pages.NAME)),
 }
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)

@@ -236,9 +236,28 @@ def is_broken(question: Question, truth: Codes, final: Codes) -> bool:
     return False
 
 
+def summary(rows: list[Row]) -> str:
+    """Give a line for each setting: of its orders of errors, the one that breaks it most often."""
+    lines = []
+    for setting in dict.fromkeys(row["setting"] for row in rows):
+        some = [row for row in rows if row["setting"] == setting]
+        worst = max(some, key=lambda row: row["broken"])
+        (real,) = (row for row in some if row["errors"] == "real")
+        lines.append([setting, f"{worst['broken']:,} of {worst['draws']:,} ({worst['errors']})",
+                      f"{worst['allowed']:.0%}", f"{real['avoided']:.1%}"])  # fmt: skip
+    header = ["setting", "broken most often", "allowed", "calls avoided, real errors"]
+    smallest = min(_p_values(rows)) * len(rows)
+    end = f"Smallest p-value times the number of cases, {len(rows)}: {smallest:.2g}."
+    return f"{markdown(header, lines)}\n\n{end}"
+
+
+def _p_values(rows: list[Row]) -> list[float]:
+    return [binom.sf(row["broken"] - 1, row["draws"], row["allowed"]) for row in rows]
+
+
 def _check(rows: list[Row]) -> None:
     """End with an error if a promise is broken more often than chance explains."""
-    p_values = [binom.sf(row["broken"] - 1, row["draws"], row["allowed"]) for row in rows]
+    p_values = _p_values(rows)
     if min(p_values) * len(p_values) < LEAST:
         worst = rows[int(np.argmin(p_values))]
         raise SystemExit(f"A promise is broken too often: {worst}, p {min(p_values):.3g}.")

@@ -22,7 +22,7 @@ from emsco.batch.promises import NEVER, NO_LABEL, Codes, Labelled, Promise, Stan
 from emsco.batch.spot_checks import Terms, stop_rank
 
 CHECKS, REST, MORE = "checks", "rest", "more"  # rounds of calls
-_SLICE = 4  # of the rows that may be wrong, one in so many is sent at a time, and at least so many:
+_GROWTH = 2  # a further round has one row for so many that were sent before it, and at least these:
 _LEAST = 100
 
 
@@ -190,9 +190,9 @@ class Question:
                 labelled = cheap & ~promise.concerns(self.cheap[self.order])
                 if labelled.any():  # those of the class itself are few, and count once confirmed
                     concerned = labelled
-            rows = self.order[concerned]
-            size = max(_LEAST, len(rows) // _SLICE)
-            return np.sort(rows[-size:])  # the least trusted ones
+            n_sent = int(((final != NEVER) & ~self.known).sum())
+            size = max(_LEAST, n_sent // _GROWTH)
+            return np.sort(self.order[concerned][-size:])  # the least trusted ones
         return np.empty(0, dtype=np.intp)
 
 

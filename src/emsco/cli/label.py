@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco._utils.progress import hush
+from emsco._utils.progress import hush, tell
 from emsco.cli._errors import note
 from emsco.cli._model_file import model_file
 from emsco.cli._options import options
@@ -221,6 +221,7 @@ def _begin(
         if settings.final is not None:
             from emsco.cli._label_final import calls_of
 
+            tell(f"load {settings.final}")
             calls = calls_of(settings, job.rows, concurrency, rows_per_call)
         elif settings.chat is not None and not settings.deferred:
             from emsco.cli._label_chat import chat_calls
