@@ -117,7 +117,7 @@ def test_every_changed_byte_is_named_or_changes_nothing(tmp_path):
         for name in ("one", "two"):
             cache.settle("a", cache.reserve("a", name, 10, None), 4, name, REPLY)
     whole = path.read_bytes()
-    for place in range(0, len(whole), 97):
+    for place in range(0, len(whole), 331):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
         try:
             with closing(AnswerCache(path)) as cache:
