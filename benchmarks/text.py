@@ -68,12 +68,12 @@ def messages(n_rows: int) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Draw messages of words as frequent as those of a language, and their labels."""
     rng = np.random.default_rng(0)
     spelled = np.array(["".join(rng.choice(_LETTERS, rng.integers(2, 10))) for _ in range(WORDS)])
-    share = 1 / np.arange(1, WORDS + 1)
+    share = np.cumsum(1 / np.arange(1, WORDS + 1))
     meaning = rng.normal(size=WORDS)
     texts = np.empty(n_rows, dtype=object)
     labels = np.empty(n_rows, dtype=np.int64)
     for row in range(n_rows):
-        drawn = rng.choice(WORDS, LENGTH, p=share / share.sum())
+        drawn = np.searchsorted(share, rng.random(LENGTH) * share[-1])
         texts[row] = " ".join(spelled[drawn])
         labels[row] = meaning[drawn].mean() + rng.normal() / 20 > 0
     return texts, labels

@@ -280,7 +280,7 @@ def test_nothing_is_known_at_first():
     frame[["id"]].assign(truth=truth).to_csv("truth.csv", index=False)
     cold = ("begin", "rows.csv", "--costs", "costs.toml", "--agreement", 0.9, "--key", "id",
             "--out", "job")  # fmt: skip
-    refused(call("label", *cold), "no label is known", "--new-label, at least two")
+    refused(call("label", *cold), "no label is known", "--labels, at least two")
     assert not Path("job").exists()
     done(*cold, "--new-label", "sick", "--new-label", "well")
     first = answer(1)
@@ -292,6 +292,30 @@ def test_nothing_is_known_at_first():
     evidence = BatchLabels.load("job/evidence.json")
     assert list(evidence.calls)[:2] == ["first part", "checks"]
     assert evidence.assumptions == ()
+
+
+def test_a_column_of_text_is_enough():
+    """Its words are searched on; other columns are left out, and there is no file of prices."""
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random(1500) < 0.4, "spam", "ham")
+    own = np.where(truth == "spam", "win a prize", "see you at noon")
+    rest = [" ".join(f"w{word}" for word in rng.integers(500, size=5)) for _ in truth]
+    body = [f"{a} {b}" if rng.random() < 0.9 else b for a, b in zip(own, rest, strict=True)]
+    frame = pd.DataFrame({"id": [f"m{row}" for row in range(1500)], "body": body, "size": 1})
+    frame.to_csv("rows.csv", index=False)
+    frame[["id"]].assign(truth=truth).to_csv("truth.csv", index=False)
+    text = ("begin", "rows.csv", "--text", "body", "--agreement", 0.9, "--key", "id")
+    refused(call("label", *text), "no label is known", "--labels, at least two")
+    refused(call("label", *text, "--labels", "ham,"), "a label without a name")
+    refused(call("label", *text, "--text", "bodie", "--labels", "a,b"), "did you mean 'body'")
+    refused(call("label", *text, "--costs", "costs.toml"), "got --costs and --text")
+    begun = done(*text, "--labels", "ham, spam")
+    assert "not used, because --text does not name them: 'size'" in begun.err
+    answer(1)
+    finished()
+    labels = read("job/labels.csv")
+    assert wrong(labels, truth_of()) <= 150
+    assert (labels["origin"] == "cheap").sum() > 500
 
 
 # Answers -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from emsco import CascadeClassifier, StageDesign
+from emsco import CascadeClassifier, Costs, Source, StageDesign
 from emsco.arrow import open_dataset, parts_of
 from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
 from emsco.ray import decide_dataset
@@ -76,6 +76,24 @@ def assert_same(found, cascade, table):
 
 def written(out):
     return {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+
+
+def test_long_text_is_decided_on_a_cluster(engine, tmp_path):
+    """What decides is sent to the workers with its weights, and hashes there."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=900)
+    words = np.array(["see you at noon", "win a prize"])[y]
+    body = [f"{own} {rng.integers(50)}" if rng.random() < 0.8 else None for own in words]
+    table = pa.table({"id": np.arange(900), "body": pa.array(body)})
+    (tmp_path / "in").mkdir()
+    pa.parquet.write_table(table, tmp_path / "in" / "rows.parquet", row_group_size=300)
+    costs = Costs([Source("body", kind="text", cost=1)])
+    frame = table.select(["body"]).to_pandas()
+    cascade = CascadeClassifier(costs=costs).fit(frame[:300], y[:300])
+    decide_dataset(cascade, tmp_path / "in", tmp_path / "out", keep=["id"], engine=engine)
+    found, expected = decided(tmp_path / "out"), cascade.decide(frame)
+    for name in FIELDS:
+        np.testing.assert_array_equal(found[name].to_numpy(), getattr(expected, name))
 
 
 def test_decisions_are_the_cascades_own(engine, cascade, table, folder, tmp_path):

@@ -7,13 +7,10 @@ kind "text" has columns of long text, such as messages, whose words and characte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.exceptions import CostsError, nearest
-
-if TYPE_CHECKING:
-    from emsco.core.costs import Source
 
 TEXT_TYPE = "text"
 NUMBER_TYPE = "number"
@@ -59,8 +56,8 @@ def check_types(
     return value if isinstance(value, str) else FrozenMapping(dict(value)) or None
 
 
-def types_by_feature(sources: Iterable[Source]) -> dict[str, str]:
-    """Return the declared type of each feature that has one; long text of the kind "text"."""
+def types_by_feature(sources: Iterable[Any]) -> dict[str, str]:
+    """Return the declared type of each feature of sources that has one."""
     found: dict[str, str] = {}
     for source in sources:
         if source.kind is not None:
