@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from emsco import StageDesign, evaluate
-from emsco.cascade.decision_loop import Answer, Plan, Stage, decide_block, decide_rows, drive
+from emsco.cascade.decision_loop import (
+    Answer,
+    Leaving,
+    Plan,
+    Stage,
+    decide_block,
+    decide_rows,
+    drive,
+)
 from emsco.exceptions import DecisionsError
 
 LABELS = np.array(["no", "yes"])
@@ -224,3 +232,38 @@ def test_compressing_an_assignment_changes_no_evaluation(assignment, table):
     compressed = decide_block(plan_along(design.stages), columns)
     truth = np.where(np.arange(len(table)) % 2, "yes", "no")
     assert evaluate(by_gaps, truth) == evaluate(compressed, truth)
+
+
+@given(tables, thresholds, st.randoms())
+def test_rows_that_are_held_back_leave_at_the_last_stage_and_others_as_always(
+    table, threshold, random
+):
+    n_rows, n_stages = table.shape
+    plan, columns = plan_of(n_stages, [threshold] * 4), columns_of(table)
+    expected = decide_block(plan, columns)
+    held_back, told = np.zeros(n_rows, dtype=bool), {}
+    loop = decide_rows(plan, n_rows, held_back=held_back)
+    sent = None
+    while True:
+        try:
+            asked = loop.send(sent)
+        except StopIteration as end:
+            decisions = end.value
+            break
+        if isinstance(asked, Leaving):
+            may_leave = np.array([random.random() < 0.5 for _ in asked.rows])
+            for row, winner, leaves in zip(asked.rows, asked.winner, may_leave, strict=True):
+                assert row not in told  # each row is admitted once
+                told[int(row)] = bool(leaves)
+                assert LABELS[int(winner)] == expected.label[row]
+                assert asked.stage == expected.exit_stage[row]
+            sent = may_leave
+        else:
+            sent = Answer([columns[name][asked.rows] for name in asked.features])
+    early = expected.accepted & (expected.exit_stage < n_stages - 1)
+    assert set(told) == set(np.flatnonzero(early).tolist())
+    assert held_back.tolist() == [not told.get(row, True) for row in range(n_rows)]
+    last = decide_block(plan_of(n_stages, [2.0] * (n_stages - 1) + [threshold] * 4), columns)
+    for name in ("label", "accepted", "exit_stage", "confidence", "cost"):
+        values = np.where(held_back, getattr(last, name), getattr(expected, name))
+        assert getattr(decisions, name).tolist() == values.tolist()

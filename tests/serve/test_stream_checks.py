@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 
 import numpy as np
 import pandas as pd
 import pytest
+from own_redis import own_redis
 from served import BUREAU, COSTS, KEYS, LABELS, Store, X, post, raw, served, wait_for
 from sklearn.linear_model import LogisticRegression
+from stores import REDIS
 
 from emsco import CascadeClassifier, StageDesign, dump
 from emsco.cascade.fingerprint import final_fingerprint
@@ -20,8 +23,10 @@ from emsco.serve.canary import make_canary
 from emsco.serve.check_period import CHANGED
 from emsco.serve.check_plan import expected_arrivals, expected_disagreements, plan_checks
 from emsco.serve.deployment import Deployment
+from emsco.serve.incarnation import begin, witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.settings import Settings
+from emsco.serve.state import open_state
 from emsco.serve.stream_checks import DISAGREEMENTS, draw_coin
 
 FRAME = pd.DataFrame(X, columns=["x0", "x1"])
@@ -315,7 +320,7 @@ def test_metrics_say_where_the_period_stands(tmp_path):
     [
         ({"per": ""}, "belong together"),
         ({"max_changed": None}, "belong together"),
-        ({"per": "fortnight"}, "--per must be a number of rows, or one of minute, hour, day, week"),
+        ({"per": "fortnight"}, "--per must be a number of rows, or one of minute, hour, day, got"),
         ({"per": "0"}, "--per must be a number of rows"),
         ({"max_changed": 0}, "with 0, every row would be checked"),
         ({"max_changed": 1000}, "promises nothing"),
@@ -380,3 +385,38 @@ def test_a_plan_follows_what_was_measured():
     assert expected_arrivals(1000, 0, 12.0) == 1.0
     assert expected_disagreements(5, 5, 10_000, 25.0) == 25.0
     assert expected_disagreements(999, 9, 10_000, 25.0) == 95.0
+
+
+def test_a_store_that_does_not_say_when_it_restarts_is_refused(tmp_path):
+    """It may have lost its last writes, and nobody would notice."""
+
+    async def run(url):
+        settings = Settings(**PROMISE, state=url, deployment="tests", allow_volatile_state=True)
+        state = await open_state(url, deployment="tests")
+        try:
+            await begin(state)
+            await witness_of(settings, [], state)
+        finally:
+            await state.close()
+
+    with (
+        own_redis(tmp_path, "--rename-command", "INFO", "") as own,
+        pytest.raises(ServiceError, match="needs a store that says when it was restarted"),
+    ):
+        asyncio.run(run(own.url))
+
+
+def test_a_shared_state_without_an_incarnation_is_refused():
+    """A new one and one that was emptied look alike."""
+
+    async def run():
+        url = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+        state = await open_state(url, deployment="tests")
+        try:
+            settings = Settings(**PROMISE, state=url, deployment="tests", allow_volatile_state=True)
+            await witness_of(settings, [], state)
+        finally:
+            await state.close()
+
+    with pytest.raises(ServiceError, match="has no incarnation"):
+        asyncio.run(run())

@@ -62,7 +62,7 @@ from emsco.cli._options import options
         show_default="no checks",
     ),
     per=typer.Option(
-        help="The period: a number of rows, or minute, hour, day or week (in UTC).",
+        help="The period: a number of rows, or minute, hour or day (in UTC).",
         show_default="none",
     ),
     confidence="The probability with which a period keeps --max-changed.",

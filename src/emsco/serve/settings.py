@@ -16,7 +16,7 @@ DEPLOYMENT = "emsco"  # the default name, for a state that is not shared
 REDIS = ("redis", "rediss", "unix")
 POSTGRES = ("postgresql", "postgres", "postgresql+asyncpg")
 
-PERIODS = {"minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 7 * 86_400.0}  # in UTC
+PERIODS = {"minute": 60.0, "hour": 3600.0, "day": 86_400.0}  # in UTC
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,14 +208,8 @@ class StreamChecks:
         became = [UNKNOWN] * len(steps)
         rows.is_asking = True
         try:
-            became = await asyncio.wait_for(self._batches.run(steps), self._patience)
-            self._is_failing = False
-        except (StateError, TimeoutError) as error:
-            if not self._is_failing:
-                text = "The state did not say whether rows were admitted: the final model answers."
-                log_event("spot checks", WARNING, error=where(error), text=text)
-            self._is_failing = True
-        finally:
+            became = await self._ask(steps)
+        finally:  # also if this is cancelled
             share = leaving.share
             for place, row in enumerate(leaving.rows.tolist()):
                 if became[place] != CHEAP:
@@ -226,6 +220,19 @@ class StreamChecks:
                     )  # fmt: skip
             rows.is_asking = False
         return np.array([one == CHEAP for one in became])
+
+    async def _ask(self, steps: Sequence[Admission]) -> list[str]:
+        """Return what becomes of admissions; the state is not waited for while it fails."""
+        if self._is_failing:
+            return [FINAL] * len(steps)
+        try:
+            became: list[str] = await asyncio.wait_for(self._batches.run(steps), self._patience)
+        except (StateError, TimeoutError) as error:
+            self._is_failing = True  # until a look at the period succeeds
+            text = "The state did not say whether rows were admitted: the final model answers."
+            log_event("spot checks", WARNING, error=where(error), text=text)
+            return [UNKNOWN] * len(steps)
+        return became
 
     # Ends of checks
 
@@ -238,6 +245,7 @@ class StreamChecks:
     async def _try_to_write(self, ended: list[CheckOutcome]) -> None:
         try:
             await self._batches.run(ended)
+            self._is_failing = False
         except StateError:
             self._unwritten = [*self._unwritten, *ended][-_MOST_UNWRITTEN:]
 
