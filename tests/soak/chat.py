@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +28,7 @@ import pandas as pd
 from emsco.exceptions import EndpointError
 from emsco.final import ChatModel
 from experiments.tables import markdown
-from tests.chat.chat_server import COUNTED, FAULTS, ChatServer
+from tests.chat.chat_server import COUNTED, FAULTS, Charge, ChatServer
 
 QUESTIONS, SMALL_QUESTIONS = 20_000, 1_500
 KILLS, SMALL_KILLS = 20, 4
@@ -95,11 +97,18 @@ def faults(*, small: bool) -> dict[str, Any]:
         }
         _must(not wrong, "a label is wrong", facts)
         _must(facts["no label"] < 0.1 * n, "too many rows have no label", facts)
-        known = server.charged(PRICE_IN, PRICE_OUT, counted=True)
-        lost = [one for one in server.bill if one.kind not in COUNTED]
-        _must(abs(known - spending.known) < 1e-7, "what is known is not what was charged", facts)
-        _must(len(lost) == spending.n_unknown, "a lost call was not told", facts)
+        lost = _lost(Path(model.answers or ""))
+        explained = math.fsum(
+            (charge.tokens_in * PRICE_IN + charge.tokens_out * PRICE_OUT) / 1e6
+            for charge in _known(server.bill, lost)
+        )
+        facts["of it unknown"] = round(facts["bill"] - explained, 9)
+        _must(abs(explained - spending.known) < 1e-7, "the bill is not what was told", facts)
+        _must(lost.total() == spending.n_unknown, "a lost call was not told", facts)
+        n_lost = sum(one.kind not in COUNTED for one in server.bill)
+        _must(n_lost <= spending.n_unknown, "a lost call was not told", facts)
         _must(facts["of it unknown"] <= spending.unknown, "an upper bound is none", facts)
+        _must(facts["bill"] <= n * 1e-4, "more was charged than was allowed", facts)
         _must(server.kinds >= {*FAULTS}, "a fault did not occur", facts)
     return facts
 
@@ -196,6 +205,26 @@ def asked_with(base_url: str, folder: str, n: int, most: float) -> str:
     except EndpointError as error:
         return "stopped" if "max_spend" in str(error) else str(error)
     return "done"
+
+
+def _lost(path: Path) -> Counter[str]:
+    """Return the digests of the calls whose cost is told as unknown."""
+    with closing(sqlite3.connect(path)) as db:
+        return Counter(digest for (digest,) in db.execute("SELECT digest FROM reservation"))
+
+
+def _known(bill: list[Charge], lost: Counter[str]) -> list[Charge]:
+    """Return the charges that are not lost; all of a request cost the same.
+
+    The server cannot say which these are: an answer that it has sent may still come too late.
+    """
+    left, known = Counter(lost), []
+    for charge in bill:
+        if left[charge.digest]:
+            left[charge.digest] -= 1
+        else:
+            known.append(charge)
+    return known
 
 
 def _digests(path: Path) -> set[str]:
