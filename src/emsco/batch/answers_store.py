@@ -230,8 +230,8 @@ class JobStore:
     def set_note(self, name: str, text: str) -> None:
         """Keep a note of whoever sends the rows."""
         with self._file.transaction():
-            kept = [(f"note: {name}", text.encode())]
-            self._file.write("INSERT OR REPLACE INTO job VALUES (?, ?)", kept)
+            row = f"note: {name}", text.encode()
+            self._file.write("INSERT OR REPLACE INTO job VALUES (?, ?)", [row])
 
     def close(self) -> None:
         """Close the file, for the next process."""
