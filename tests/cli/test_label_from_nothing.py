@@ -1,4 +1,4 @@
-"""A table of messages without labels, prices or a model, labelled by one command and a chat model."""
+"""A table of messages, without labels or prices, labelled by one command and a chat model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from chat_server import ChatServer
 from commands import call
+
 from experiments.text import dear, kept, messages
 
 PROMPT = "Is this spam? "
@@ -38,7 +39,7 @@ def test_messages_are_labelled_from_nothing(agreement, tmp_path, monkeypatch):
     assert found.code == 0, found.err
     labels = pd.read_csv("job/labels.csv", dtype=str)["label"]
     wrong, avoided = int((labels != final).sum()), 1 - len(server.bill) / len(texts)
-    print(f"{agreement}: {avoided:.1%} of calls avoided, {wrong} differ, {seconds:.0f} s")
+    print(f"{agreement}: {avoided:.1%} of calls avoided, {wrong} differ, {seconds:.0f} s")  # noqa: T201  # shown by -s
     assert wrong <= (1 - agreement) * len(texts)  # holds but for one batch in a hundred
     assert avoided > 0.3
     assert seconds < 180
