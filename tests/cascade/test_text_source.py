@@ -214,6 +214,17 @@ def test_a_guard_lets_text_pass_and_refuses_what_is_none(fresh):
     assert one.reason == "invalid value: body"
 
 
+def test_text_alone_is_guarded_and_read_from_an_array(tmp_path):
+    X, y = messages()
+    whole = np.array(as_texts(X), dtype=object)[:, None]
+    costs = Costs([Source("x0", kind="text", cost=1)])
+    cascade = CascadeClassifier(costs=costs, guard=InputGuard()).fit(whole, y)
+    dump(cascade, tmp_path / "model.emsco")
+    again = load(tmp_path / "model.emsco")
+    assert_alike(again.decide(whole), cascade.decide(whole))
+    assert set(cascade.decide(whole[:9]).reason.tolist()) <= {"", "low confidence"}
+
+
 def test_values_that_are_no_text_are_refused_by_name(fresh):
     X, y = messages()
     bad = fresh[:3].assign(body=["fine", b"bytes", "fine"])
@@ -261,9 +272,9 @@ def test_data_sets_refuse_text(tmp_path):
     X, y = messages()
     pa.parquet.write_table(pa.Table.from_pandas(X.assign(y=y)), tmp_path / "rows.parquet")
     dataset = pa.dataset.dataset(tmp_path / "rows.parquet")
-    with pytest.raises(ColumnsError, match="'body' to be of the type long text"):
+    with pytest.raises(ColumnsError, match="long text of 'body' is fitted to all rows at once"):
         CascadeClassifier(costs=COSTS).fit(dataset, "y")
-    with pytest.raises(ColumnsError, match="'body' to be of the type long text"):
+    with pytest.raises(ColumnsError, match="long text of 'body' is fitted to all rows at once"):
         CascadeSearchCV(costs=COSTS).fit(dataset, "y")
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import hstack
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from emsco.exceptions import ArtifactError
+from emsco.rows import text_encoding
 from emsco.rows.columns import object_array
 from emsco.rows.declared_types import read_declared
 from emsco.rows.hashed_text import (
@@ -88,6 +89,15 @@ def test_a_score_is_computed_once(monkeypatch):
     first = model.scores_of(values)
     monkeypatch.setattr(HashedTexts, "of", None)
     assert (model.scores_of(values[3:]) == first[3:]).all()
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10**6])
+def test_long_texts_are_hashed_in_parts(monkeypatch, at_once):
+    model = some_text_model()
+    expected = model.scores_of(object_array(ODD))
+    monkeypatch.setattr(text_encoding, "_AT_ONCE", at_once)
+    assert (model.scores_of(object_array(ODD)) == expected).all()
+    assert model.scores_of(object_array([])).shape == (0, 1)
 
 
 def test_only_the_beginning_of_a_text_is_looked_at():

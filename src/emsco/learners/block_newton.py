@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from emsco.core.label_rule import EQUAL, LabelRule
-from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE
+from emsco.core.value_type import LONG_TEXT, NUMBER_TYPE, TEXT_TYPE
 from emsco.exceptions import ColumnsError
 from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_rows
 from emsco.learners._newton import Trial, descend, descend_in_memory, full_penalty
@@ -68,6 +68,12 @@ def check_types(types: Mapping[str, str], schema: pa.Schema) -> None:
             continue
         if kind == NUMBER_TYPE and is_number_type(held):
             continue
+        if kind == LONG_TEXT:
+            raise ColumnsError(
+                f"The long text of {name!r} is fitted to all rows at once, but a data set is read "
+                "block by block. Fit on rows in memory, such as those of "
+                "emsco.arrow.sample_rows(dataset, y, max_rows), or leave the column out."
+            )
         raise ColumnsError(
             f"The costs declare {name!r} to be of the type {kind}, but the data set holds {held}; "
             "convert the column, or fit on rows in memory, such as those of "

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._utils.progress import followed
 from emsco.learners._text_newton import fit_text
 from emsco.rows.encoding import Array, number_of
 from emsco.rows.hashed_text import HashedTexts
@@ -85,7 +86,7 @@ class TextTable:
         """Score each row by a model that was fitted without its cell."""
         cells = own.cells()
         scores = np.zeros((len(own.rows), 1 if self._n_classes == 2 else self._n_classes))
-        for cell in np.unique(cells[present]):
+        for cell in followed(np.unique(cells[present]).tolist(), "fit text"):
             others = own.take(np.flatnonzero(cells != cell))
             inside = np.flatnonzero((cells == cell) & present)
             scores[inside] = self._scored(name, self._model(name, others), own.rows[inside])

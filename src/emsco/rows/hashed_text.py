@@ -10,6 +10,7 @@ of each distinct word are hashed once, and what they add to a score is computed 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -54,14 +55,14 @@ class HashedTexts:
         words, characters = _vectorizers()
         cut = [text[:MOST_CHARACTERS].lower() for text in texts]
         known: dict[str, int] = {}
-        places: list[int] = []
+        places = array("i")
         ends = [0]
         for text in cut:
-            places += [known.setdefault(word, len(known)) for word in text.split()]
+            places.extend([known.setdefault(word, len(known)) for word in text.split()])
             ends.append(len(places))
         known.setdefault("", len(known))  # so that there is a word
         found = csr_array(
-            (np.ones(len(places)), np.array(places, dtype=np.int32), np.array(ends)),
+            (np.ones(len(places)), np.frombuffer(places, np.int32), np.array(ends)),
             shape=(len(cut), len(known)),
         )
         sequences = csr_array(characters.transform(known))

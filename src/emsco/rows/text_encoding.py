@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.rows.hashed_text import N_BUCKETS, HashedTexts
+from emsco.rows.hashed_text import MOST_CHARACTERS, N_BUCKETS, HashedTexts
 
 Array = NDArray[np.float64]
+
+_AT_ONCE = 2**23  # characters that are hashed at a time, so that long texts fit into memory
 
 
 class ScoredText(str):
@@ -76,7 +79,7 @@ class Text:
         """Return the scaled scores of texts, rows x scores: 0 where there is no text."""
         items = values.tolist()
         fresh = [v for v in items if isinstance(v, str) and getattr(v, "scores", None) is None]
-        found = iter(self.score(HashedTexts.of(fresh)) if fresh else ())
+        found = chain.from_iterable(self.score(HashedTexts.of(part)) for part in _parts(fresh))
         none = np.zeros(len(self.intercepts))
         scores = np.empty((len(items), len(none)))
         for row, value in enumerate(items):
@@ -117,6 +120,14 @@ class TextTerm:
         if self.text.missing_seen:
             added = np.where(lacks_text(values), self.weights[:, -1:], added)
         return added
+
+
+def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide texts into parts of so many characters."""
+    ends = np.cumsum([min(len(text), MOST_CHARACTERS) for text in texts]) // _AT_ONCE
+    starts = np.flatnonzero(np.diff(ends, prepend=-1)).tolist()
+    for first, last in zip(starts, [*starts[1:], len(texts)], strict=True):
+        yield texts[first:last]
 
 
 def lacks_text(values: NDArray[Any]) -> NDArray[np.bool_]:
