@@ -42,8 +42,7 @@ class ChatModel:
     """A model that is asked about each row over the chat completions API.
 
     Its answer is one of `labels`, or there is none: nothing is guessed. Answers are kept in a file
-    by the whole request, so that none is paid for twice. It can be used wherever a final model can,
-    and asks many questions at the same time.
+    by the whole request, so that none is paid for twice. It can be used wherever a final model can.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ from emsco.chat.endpoint import (
     LostAnswerError,
     NotSentError,
 )
-from emsco.chat.group_commit import GroupCommit
+from emsco.chat.group_commit import GroupedWrites
 from emsco.chat.label_reading import LabelSet
 from emsco.chat.retry_policy import LONGEST_PAUSE, RetryPolicy
 from emsco.chat.spending import UNIT, TokenPrices, bound
@@ -102,7 +102,7 @@ class ChatSession:
         self, terms: ChatTerms, cache: AnswerCache, connection: EndpointConnection
     ) -> None:
         self._terms, self._cache, self._connection = terms, cache, connection
-        self._store = GroupCommit(cache)
+        self._store = GroupedWrites(cache)
         self._slots = asyncio.Semaphore(terms.concurrency)
         self._flights: dict[str, asyncio.Task[_Call]] = {}
         self._n_open = 0  # calls whose cost is not written down yet

@@ -16,7 +16,7 @@ from emsco.chat.answer_cache import AnswerCache
 Found = TypeVar("Found")
 
 
-class GroupCommit:
+class GroupedWrites:
     """Runs functions of a cache in a thread, all that wait in one transaction.
 
     A function has returned when what it wrote is on the disk.

@@ -235,9 +235,9 @@ def _begin(
         if settings.chat is not None:
             from emsco.cli._label_chat import spending_note
 
-            spent = spending_note(settings.chat)
-            if spent is not None:
-                note(spent)
+            spending = spending_note(settings.chat)
+            if spending is not None:
+                note(spending)
 
 
 @options(

@@ -190,9 +190,9 @@ def _read(
         if chat is not None:
             from emsco.chat.chat_file import read_chat_file
 
-            asked = read_chat_file(chat)
-            asked.template.check(names)
-            return asked, read_features(rows, names, types=prices.types), prices
+            final = read_chat_file(chat)
+            final.template.check(names)
+            return final, read_features(rows, names, types=prices.types), prices
         if model is None:
             X, labels = read_labelled(rows, str(answers), names, types=prices.types)
             return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
