@@ -229,23 +229,33 @@ def test_rounds_are_counted_one_by_one_and_the_same_after_every_interruption(tmp
 
 PROGRAM = """
 import json, sys, time
-from emsco.batch import label_answers
-job, calls = sys.argv[1:]
-cheap = ["a" if i % 3 else "b" for i in range(400)]
+import pandas as pd
+from emsco import CascadeClassifier
+from emsco.batch import label_answers, label_batch
+way, job, calls = sys.argv[1:]
+X = pd.DataFrame({"a": [i % 7 for i in range(400)], "b": [i % 11 for i in range(400)]})
+truth = ["b" if i % 5 == 0 else "a" for i in range(400)]
 def final(rows):
+    rows = rows if way == "label_answers" else rows.index.tolist()
     with open(calls, "a") as file:
         file.write(json.dumps(rows) + "\\n")
     time.sleep(0.002)
-    return ["b" if i % 5 == 0 else "a" for i in rows]
-found = label_answers(cheap, [0.9] * 400, final, agreement=0.9, job=job, concurrency=4)
+    return [truth[i] for i in rows]
+options = {"agreement": 0.9, "job": job, "concurrency": 4}
+if way == "label_answers":
+    cheap = ["a" if i % 3 else "b" for i in range(400)]
+    found = label_answers(cheap, [0.9] * 400, final, **options)
+else:
+    cascade = CascadeClassifier().fit(X[:100], ["b" if a < 2 else "a" for a in X["a"][:100]])
+    found = label_batch(cascade, X, final, **options)
 print(json.dumps([found.labels, found.lost, found.n_calls]))
 """
 
 
-def killed(tmp_path, kills, seed):
+def killed(tmp_path, way, kills, seed):
     """Kill a process at random moments, then let it end; return what it says, and its calls."""
     rng, calls = random.Random(seed), tmp_path / "calls"
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), str(calls)]
+    command = [sys.executable, "-c", PROGRAM, way, str(tmp_path / "job"), str(calls)]
     for _ in range(kills):
         before = len(calls.read_text().splitlines()) if calls.exists() else 0
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -259,9 +269,13 @@ def killed(tmp_path, kills, seed):
     return (*json.loads(done.stdout), rows)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.nightly)])
-def test_a_killed_process_pays_only_for_calls_in_flight_again(tmp_path, kills):
-    labels, lost, n_calls, rows = killed(tmp_path, kills, seed=kills)
+@pytest.mark.parametrize(("way", "kills"), [
+    ("label_batch", 3),
+    pytest.param("label_batch", 20, marks=pytest.mark.nightly),
+    pytest.param("label_answers", 20, marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_a_killed_process_pays_only_for_calls_in_flight_again(tmp_path, way, kills):
+    labels, lost, n_calls, rows = killed(tmp_path, way, kills, seed=kills)
     again = len(rows) - len(set(rows))
     assert again <= lost <= 4 * kills
     assert len(set(rows)) == n_calls
