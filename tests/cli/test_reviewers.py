@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sqlite3
 from codecs import BOM_UTF8
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -97,12 +99,9 @@ def flipped(frame, places):
 def recorded():
     """Return the answers that the job has, by key."""
     keys = read("rows.csv")["id"]
-    store = JobStore("job")
-    try:
-        query = "SELECT row, label FROM answer"
-        return {keys[row]: json.loads(label) for row, label in store._rows(query)}
-    finally:
-        store.close()
+    with closing(sqlite3.connect("job/job.sqlite")) as database:
+        found = database.execute("SELECT row, label FROM answer").fetchall()
+    return {keys[row]: json.loads(label) for row, label in found}
 
 
 def excel(text):
