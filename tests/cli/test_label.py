@@ -260,8 +260,9 @@ def test_a_log_saves_checks_and_known_rows_are_not_sent():
     assert "This rests on" in BatchLabels.load("job/evidence.json").sentence
 
 
-def test_a_promise_by_class_may_need_a_third_file():
+def test_a_promise_by_class_may_need_a_third_file(monkeypatch):
     """Further files are written until the promise follows from what was seen."""
+    monkeypatch.setattr("secrets.token_bytes", lambda n: b"5" * n)  # the coins decide how many
     frame, _ = table()
     frame["cheap"] = "No"  # nothing is ever labelled Yes cheaply
     frame.to_csv("rows.csv", index=False)

@@ -57,9 +57,13 @@ class AnswerCache:
                 raise
 
     def _start(self) -> None:
-        (application,) = self._one("PRAGMA application_id")
-        (format_,) = self._one("PRAGMA user_version")
-        (n_tables,) = self._one("SELECT count(*) FROM sqlite_master")
+        self._db.execute("BEGIN")  # all at one moment: another process may be creating the tables
+        try:
+            (n_tables,) = self._one("SELECT count(*) FROM sqlite_master")
+            (application,) = self._one("PRAGMA application_id")
+            (format_,) = self._one("PRAGMA user_version")
+        finally:
+            self._db.execute("COMMIT")
         if (application, format_) != (_APPLICATION, _FORMAT) and (application or n_tables):
             raise ArtifactError(
                 f"{self.path} is no file of answers of this version of emsco; give another name."
