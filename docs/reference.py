@@ -50,6 +50,7 @@ TASKS = {
         [
             "evaluate",
             "Evaluation",
+            "Breakdown",
             "ParetoFront",
             "Candidate",
             "ScoredFront",

@@ -126,7 +126,9 @@ def _left_out(task: Task, offer: Cascades, targets: Sequence[Target]) -> float:
         columns = {name: column[test] for name, column in everything.columns.items()}
         training = everything.take(train)
         by_fold.append(
-            evaluate_afresh(front, front.costs, training, columns, task.y[test], None, None, None)
+            evaluate_afresh(front, front.costs, training, columns, task.y[test], None, None, None)[
+                0
+            ]
         )
     total = task.costs.total
     falls: list[float] = []

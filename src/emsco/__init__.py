@@ -13,14 +13,15 @@ if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a t
     from emsco.certify import Certificate as Certificate
     from emsco.certify import required_rows as required_rows
     from emsco.certify.monitor import CertificateMonitor as CertificateMonitor
+    from emsco.core.breakdown import Breakdown as Breakdown
     from emsco.core.costs import Costs as Costs
     from emsco.core.costs import Review as Review
     from emsco.core.costs import Source as Source
     from emsco.core.decisions import Decision as Decision
     from emsco.core.decisions import Decisions as Decisions
     from emsco.core.design import StageDesign as StageDesign
+    from emsco.core.evaluate import evaluate as evaluate
     from emsco.core.evaluation import Evaluation as Evaluation
-    from emsco.core.evaluation import evaluate as evaluate
     from emsco.core.front import Candidate as Candidate
     from emsco.core.front import ParetoFront as ParetoFront
     from emsco.core.scored_front import ScoredCandidate as ScoredCandidate

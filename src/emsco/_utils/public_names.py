@@ -11,6 +11,7 @@ from typing import Any
 # scikit-learn.
 PUBLIC = {
     "EMSCO": "search.strategies.emsco",
+    "Breakdown": "core.breakdown",
     "Candidate": "core.front",
     "CascadeClassifier": "cascade",
     "CascadeSearchCV": "search",
@@ -39,7 +40,7 @@ PUBLIC = {
     "SourcesDisplay": "plotting",
     "StageDesign": "core.design",
     "dump": "io",
-    "evaluate": "core.evaluation",
+    "evaluate": "core.evaluate",
     "load": "io",
     "required_rows": "certify",
 }

@@ -44,7 +44,8 @@ from sklearn.pipeline import Pipeline
 
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
-from emsco.core.evaluation import Evaluation, evaluate
+from emsco.core.evaluate import evaluate
+from emsco.core.evaluation import Evaluation
 from emsco.exceptions import DecisionsError, nearest_class
 
 Scorer: TypeAlias = Callable[..., float]

@@ -193,16 +193,22 @@ def kept_by(model: CascadeSearchCV, chosen: Candidate | None) -> Callable[[Candi
     """Return which candidates keep what the choice kept, by their selected figures as counted.
 
     They lose no class that the chosen one does not lose; after a default choice, they meet its
-    conditions. Bounds of the choice are floors, which every tested candidate meets.
+    conditions; after a choice with `max_gap`, they keep it. Bounds of the choice are floors, which
+    every tested candidate meets.
     """
     if chosen is None:
         return lambda _: True
     choice = model.__dict__.get("choice_")
     reference, repeats = model.all_sources_.evaluation, model.front_.repeats
     figures = Figures([chosen.evaluation])
+    allowed = None
+    if choice is not None and choice.within is not None:
+        allowed = {model.front_[place] for place in choice.within}
     held = [c for c in chosen.evaluation.class_rows if not loses(figures, c)[0]]
 
     def keeps(candidate: Candidate) -> bool:
+        if allowed is not None and candidate not in allowed:
+            return False
         own = Figures([candidate.evaluation])
         if any(loses(own, c)[0] for c in held):
             return False

@@ -17,12 +17,7 @@ from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
 from emsco.core.measure import share_of
 from emsco.core.measures import LOSS, MEASURES, columns
-from emsco.core.validation import (
-    read_given_labels,
-    refuse_other_kind,
-    warn_similar,
-    weights_of,
-)
+from emsco.core.validation import weights_of
 from emsco.exceptions import DecisionsError
 
 
@@ -232,47 +227,6 @@ class Evaluation:
         return LOSS.of(self, review, error_cost or 0.0)
 
 
-def evaluate(
-    decisions: Decisions,
-    y: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    population: Mapping[Any, float] | None = None,
-) -> Evaluation:
-    """Compare decisions with the truth.
-
-    Parameters
-    ----------
-    decisions : Decisions
-        The decision about each row.
-    y : array
-        The true label of each row. A label that no decision has is a class of its own, of which no
-        row is right.
-    sample_weight : array, default=None
-        How much each row counts. None: every row counts 1.
-    population : mapping of label to float, default=None
-        The shares of the classes among future rows, if these rows were drawn differently, for
-        example half of them fraud. The rows are then weighted so that the classes have these
-        shares; classes that are not named divide the rest in proportion to their rows here. None:
-        the shares that the rows have.
-
-    Examples
-    --------
-    >>> from emsco import Decisions, evaluate
-    >>> decisions = Decisions(["a", "b"], [True, False], [0, 1], [0.9, 0.6], [1.0, 3.0])
-    >>> evaluation = evaluate(decisions, ["a", "a"])
-    >>> evaluation.accuracy, evaluation.coverage, evaluation.cost
-    (1.0, 0.5, 2.0)
-    >>> evaluate(decisions, ["a", "b"], population={"a": 0.9}).coverage
-    0.9
-    """
-    truth = np.asarray(read_given_labels(y))
-    known, decided = np.unique(truth).tolist(), np.unique(decisions.label).tolist()
-    refuse_other_kind(known, decided)
-    warn_similar(known, decided)
-    return evaluate_known(decisions, truth, sample_weight=sample_weight, population=population)
-
-
 def evaluate_known(
     decisions: Decisions,
     truth: NDArray[Any],
@@ -283,17 +237,8 @@ def evaluate_known(
     """Compare decisions with labels that were read and compared with the classes before."""
     if truth.shape != (len(decisions),):
         raise DecisionsError(f"`y` must hold {len(decisions)} labels, has shape {truth.shape}.")
-    weight: NDArray[Any] | None = None
-    if sample_weight is not None:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-        if weight.shape != truth.shape or not (weight >= 0).all():
-            raise DecisionsError("`sample_weight` must be one number >= 0 for each row.")
+    weight = row_weights(truth, sample_weight, population)
     labels, codes = np.unique(truth, return_inverse=True)
-    if population is not None:
-        own = np.bincount(codes, weight, minlength=len(labels))
-        by_class = weights_of(population, dict(zip(labels.tolist(), own.tolist(), strict=True)))
-        factor = np.array([by_class[label] for label in labels.tolist()])[codes]
-        weight = factor if weight is None else weight * factor
     right = decisions.accepted & (decisions.label == truth)
 
     def count(rows: NDArray[np.bool_] | None) -> dict[Any, float]:
@@ -320,3 +265,23 @@ def evaluate_known(
         label_accepted=dict.fromkeys(class_rows, 0)
         | dict(zip(assigned.tolist(), as_label, strict=True)),
     )
+
+
+def row_weights(
+    truth: NDArray[Any],
+    sample_weight: ArrayLike | None,
+    population: Mapping[Any, float] | None,
+) -> NDArray[np.float64] | None:
+    """Return how much each row counts, so that the classes have a population's shares."""
+    weight: NDArray[np.float64] | None = None
+    if sample_weight is not None:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != truth.shape or not (weight >= 0).all():
+            raise DecisionsError("`sample_weight` must be one number >= 0 for each row.")
+    if population is None:
+        return weight
+    labels, codes = np.unique(truth, return_inverse=True)
+    own = np.bincount(codes, weight, minlength=len(labels))
+    by_class = weights_of(population, dict(zip(labels.tolist(), own.tolist(), strict=True)))
+    factor: NDArray[np.float64] = np.array([by_class[label] for label in labels.tolist()])[codes]
+    return factor if weight is None else weight * factor

@@ -10,7 +10,7 @@ from emsco.core.measures import columns
 
 FEW_ROWS = 100  # a share of fewer rows is told with its counts and its interval
 LEVEL = 0.95
-_Z = 1.959964  # standard errors of that level
+Z_OF_LEVEL = 1.959964  # standard errors of that level
 
 
 def interval(part: float, whole: float, repeats: float = 1.0) -> tuple[float, float]:
@@ -23,7 +23,7 @@ def interval(part: float, whole: float, repeats: float = 1.0) -> tuple[float, fl
     >>> f"{low:.2f} to {high:.2f}"
     '0.07 to 0.45'
     """
-    low, high = wilson([part / repeats], [whole / repeats], _Z)
+    low, high = wilson([part / repeats], [whole / repeats], Z_OF_LEVEL)
     return float(low[0]), float(high[0])
 
 

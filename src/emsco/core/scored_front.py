@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
+from emsco.core.breakdown import Breakdown
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, learners_of
@@ -36,6 +37,7 @@ class ScoredCandidate:
 
     candidate: Candidate
     fresh: Evaluation
+    groups: Breakdown | None = None  # of the fresh rows, if they were given
 
     @property
     def selected(self) -> Evaluation:
@@ -96,6 +98,12 @@ class ScoredFront(Sequence[ScoredCandidate]):
                         table[f"{measure.name_of(label)} {when}"] = [
                             float("nan") if share is None else share for share in shares
                         ]
+        parts = [s.groups for s in self._scored if s.groups is not None]
+        gaps = [{(gap.measure, gap.label): gap.difference for gap in part.gaps} for part in parts]
+        for name, label in dict.fromkeys(key for own in gaps for key in own):
+            shares = [own.get((name, label)) for own in gaps]
+            known = [float("nan") if share is None else share for share in shares]
+            table[f"{MEASURES[name].name_of(label)} gap"] = known
         return table
 
     def to_frame(self) -> Any:

@@ -16,7 +16,17 @@ from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import COUNTED, Measure
 from emsco.core.measures import MEASURES, boundable, optimisable
-from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest, nearest_class
+from emsco.exceptions import (
+    Code,
+    Keyword,
+    Message,
+    Parameter,
+    SelectionError,
+    nearest,
+    nearest_class,
+)
+
+MAX_GAP = "max_gap"  # between groups of rows, which only a search has
 
 
 class _ByLabel(Mapping[Any, Shares]):
@@ -147,7 +157,7 @@ class Bounds:
             if measure.is_by_class:
                 self.limits += [Bound(measure, *own) for own in _shares(name, limit)]
             elif limit is not None:
-                _check_number(name, limit, is_share=measure.is_share)
+                check_number(name, limit, is_share=measure.is_share)
                 self.limits.append(Bound(measure, limit))
 
     def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
@@ -231,6 +241,13 @@ def check_names(limits: Mapping[str, Any]) -> None:
     """Refuse a keyword that bounds no measure."""
     known = [*boundable(), "by", "error_cost", "caution"]
     for name in limits:
+        if name == MAX_GAP:
+            raise SelectionError(
+                Parameter(MAX_GAP)
+                + " needs the rows of the search and their groups; use "
+                + Code("search.choose(max_gap=..., by=...)")
+                + "."
+            )
         if name not in known:
             raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
 
@@ -244,11 +261,12 @@ def _shares(name: str, shares: object) -> list[tuple[float, Any]]:
             Parameter(name) + f" must be a mapping of label to share, got {shares!r}.", value=shares
         )
     for label, share in shares.items():
-        _check_number(name, share, is_share=True, label=label)
+        check_number(name, share, is_share=True, label=label)
     return [(share, label) for label, share in shares.items()]
 
 
-def _check_number(name: str, value: object, *, is_share: bool, label: Any = None) -> None:
+def check_number(name: str, value: object, *, is_share: bool, label: Any = None) -> None:
+    """Refuse a limit that is no number, or no share."""
     about = "" if label is None else f" of {label!r}"
     if not isinstance(value, Real) or isnan(value):
         raise SelectionError(Parameter(name) + f"{about} must be a number, got {value!r}.")

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate
-from emsco.core.selection import check_names
+from emsco.core.selection import MAX_GAP, check_names
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, Code, GuardWarning, Message
 from emsco.io._cascades import (
@@ -173,9 +173,12 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
     bounds = from_plain(data["asked"])
-    check_names(expect(bounds, dict))
+    check_names({name: limit for name, limit in expect(bounds, dict).items() if name != MAX_GAP})
     rule: Data = {"rule": expect(data["rule"], str), "bounds": bounds}
     rule["is_default"] = expect(data.get("default", False), bool)
+    if "within" in data:
+        places = expect(data["within"], list)
+        rule["within"] = tuple(expect_place(place, len(search.front_)) for place in places)
     if data["chosen"] is None:
         search.choice_ = Choice(best, **rule)
         return
@@ -199,7 +202,8 @@ def _choice_to(search: CascadeSearchCV) -> Data:
         chosen = "training" if choice.is_refitted else "evaluated"
     bounds = to_plain(dict(choice.bounds), "the bounds of the choice")
     default = {"default": True} if choice.is_default else {}
-    return {"chosen": chosen, "rule": choice.rule, "asked": bounds, **default}
+    within = {} if choice.within is None else {"within": list(choice.within)}
+    return {"chosen": chosen, "rule": choice.rule, "asked": bounds, **default, **within}
 
 
 def _estimator_to(writer: MemberWriter, estimator: Any) -> Any:

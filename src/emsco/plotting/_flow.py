@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decisions, kind_of
-from emsco.core.evaluation import Evaluation, evaluate
+from emsco.core.evaluate import evaluate
+from emsco.core.evaluation import Evaluation
 from emsco.core.expense import ErrorCost, Expense, error_cost_of, expense_of
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import (

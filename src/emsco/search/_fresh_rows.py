@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco._utils.progress import followed
 from emsco.cascade.fingerprint import digest_of
+from emsco.core.breakdown import Breakdown, break_down
+from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
+from emsco.core.group_labels import GroupLabels, read_group_labels
 from emsco.core.scored_front import ScoredCandidate, ScoredFront, differences
 from emsco.core.validation import (
     describe_unknown,
@@ -50,8 +53,13 @@ def truth_of(search: Any, X: Any, y: ArrayLike | None) -> NDArray[Any]:
     return right
 
 
-def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -> str:
-    """Describe the choice; on fresh rows, also how it differs there from the selected figures."""
+def describe(
+    search: Any, X: Any, y: ArrayLike | None, population: Population, by: Any = None
+) -> str:
+    """Describe the choice; on fresh rows, also how it differs there from the selected figures.
+
+    With the groups of the fresh rows, or else of those given to `fit`, each group is described.
+    """
     check_chosen(search)
     choice, front, found = search.choice_, search.front_, search.found_
     chosen = choice.candidate
@@ -71,10 +79,13 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
             raise ClassesError(
                 "`y` and " + Parameter("population") + " need fresh rows; give the rows as X."
             )
-        return summary
+        if by is None:
+            return summary
+        return summary + f"\nBy group, on the same rows:\n{found.breakdown(chosen, by)}"
     cascade = chosen_cascade(search)
     truth = _known_truth(search, X, y, population)
-    _record_figures(search, X, truth, [] if chosen in front else [chosen])
+    groups = None if by is None else read_group_labels(by, len(truth), "rows of X")
+    _record_figures(search, X, truth, [] if chosen in front else [chosen], groups)
     decisions = cascade.decide(X)
     _check_lengths(len(decisions), len(truth))
     weighted = population is not None
@@ -89,47 +100,70 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
         choice.bounds,
         population,
     )
-    return summary + f"\n{fresh}"
+    if groups is None:
+        return summary + f"\n{fresh}"
+    breakdown = break_down(decisions, truth, groups, population=population)
+    return summary + f"\n{fresh}\nBy group, on the fresh rows:\n{breakdown}"
 
 
 def score_candidates(
-    search: Any, X: Any, y: ArrayLike | None, population: Population
+    search: Any, X: Any, y: ArrayLike | None, population: Population, by: Any = None
 ) -> ScoredFront:
-    """Evaluate every candidate of the front on fresh rows."""
+    """Evaluate every candidate of the front on fresh rows, with `by` also each group of them."""
     check_is_fitted(search, "front_")
     truth, front = _known_truth(search, X, y, population), search.front_
-    _record_figures(search, X, truth)
-    evaluations = _evaluations(search, X, truth, population)
+    groups = None if by is None else read_group_labels(by, len(truth), "rows of X")
+    _record_figures(search, X, truth, groups=groups)
+    evaluated = _evaluated(search, X, truth, population, groups)
     return ScoredFront(
-        [ScoredCandidate(*pair) for pair in zip(front, evaluations, strict=True)],
+        [ScoredCandidate(*one) for one in zip(front, *evaluated, strict=True)],
         f"{front.measured_on} Fresh figures on {len(truth):,} other rows{weighted_as(population)}.",
     )
 
 
-def _evaluations(
-    search: Any, X: Any, truth: NDArray[Any], population: Population
-) -> list[Evaluation]:
-    """Evaluate the front by counts if possible, and otherwise by decisions."""
-    found, refit, guard = search.found_, search.refit, search.guard
+def _evaluated(
+    search: Any,
+    X: Any,
+    truth: NDArray[Any],
+    population: Population,
+    groups: GroupLabels | None,
+) -> tuple[list[Evaluation], list[Breakdown | None]]:
+    """Evaluate the front, and its groups of rows, by counts if possible, otherwise by decisions."""
+    found = search.found_
     if not len(found.front):
-        return []
+        return [], []
     spec = found.spec
     is_counted = population is None and not unknown_labels(truth, found.classes)
     # A guard needs rows, not bits; a file has no rows to fit other stages on; and stages of a data
     # set are fitted to more rows than are in memory.
-    if is_counted and guard is None and isinstance(found.stages, Training) and spec is not None:
-        return _counted(search, X, truth, spec)
-    if found.searched is not None:
-        found.fit_stages(refit)  # all of them in the same passes
-    evaluations = []
-    for candidate in followed(found.front, "decide fresh rows by every candidate"):
-        decisions = found.cascade(candidate, refit, guard).decide(X)
-        _check_lengths(len(decisions), len(truth))
+    in_memory = isinstance(found.stages, Training) and spec is not None
+    if is_counted and search.guard is None and in_memory:
+        return _counted(search, X, truth, spec, groups)
+    evaluations: list[Evaluation] = []
+    parts: list[Breakdown | None] = []
+    for decisions in _decided(search, X, truth):
         evaluations.append(evaluate_known(decisions, truth, population=population))
-    return evaluations
+        own = None
+        if groups is not None:
+            own = break_down(decisions, truth, groups, population=population)
+        parts.append(own)
+    return evaluations, parts
 
 
-def _counted(search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec) -> list[Evaluation]:
+def _decided(search: Any, X: Any, truth: NDArray[Any]) -> Iterator[Decisions]:
+    """Decide fresh rows by every candidate of the front."""
+    found = search.found_
+    if found.searched is not None:
+        found.fit_stages(search.refit)  # all of them in the same passes
+    for candidate in followed(found.front, "decide fresh rows by every candidate"):
+        decisions = found.cascade(candidate, search.refit, search.guard).decide(X)
+        _check_lengths(len(decisions), len(truth))
+        yield decisions
+
+
+def _counted(
+    search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec, groups: GroupLabels | None
+) -> tuple[list[Evaluation], list[Breakdown | None]]:
     """Evaluate the front by counts: each source set of each learner is fitted once."""
     found = search.found_
     rows = found.layout.read(search, X, found.layout.used, by_name=True)
@@ -142,22 +176,29 @@ def _counted(search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec) -> lis
         refuse_invalid(values, name, missing_seen=reader.missing_seen, raw=raw)
     answers = None if found.final is None else predict_labels(found.final, X, len(rows))
     evaluations: dict[int, Evaluation] = {}
+    parts: dict[int, Breakdown] = {}
     for learner in found.learners:
         own = {place: c for place, c in enumerate(found.front) if c.learner == learner}
-        if own:
-            stages = found.fitted_on(search.refit, learner)
-            fresh = evaluate_afresh(
-                [*own.values()],
-                found.costs,
-                stages,
-                columns,
-                truth,
-                answers,
-                spec.engine,
-                spec.n_jobs,
-            )
-            evaluations |= zip(own, fresh, strict=True)
-    return [evaluations[place] for place in range(len(found.front))]
+        if not own:
+            continue
+        stages = found.fitted_on(search.refit, learner)
+        fresh, *by_group = evaluate_afresh(
+            [*own.values()],
+            found.costs,
+            stages,
+            columns,
+            truth,
+            answers,
+            spec.engine,
+            spec.n_jobs,
+            [] if groups is None else groups.masks(),
+        )
+        evaluations |= zip(own, fresh, strict=True)
+        if groups is not None:
+            for place, whole, *each in zip(own, fresh, *by_group, strict=True):
+                parts[place] = Breakdown(whole, dict(zip(groups.names, each, strict=True)))
+    places = range(len(found.front))
+    return [evaluations[place] for place in places], [parts.get(place) for place in places]
 
 
 def _known_truth(search: Any, X: Any, y: ArrayLike | None, population: Population) -> NDArray[Any]:
@@ -185,14 +226,19 @@ def _known_truth(search: Any, X: Any, y: ArrayLike | None, population: Populatio
 
 
 def _record_figures(
-    search: Any, X: Any, truth: NDArray[Any], more: Sequence[Candidate] = ()
+    search: Any,
+    X: Any,
+    truth: NDArray[Any],
+    more: Sequence[Candidate] = (),
+    groups: GroupLabels | None = None,
 ) -> None:
     """Record in the ledger that these rows show figures of the front, before they do.
 
     A cascade that is later certified on them may have been chosen because of these figures, even if
     they were the figures of another candidate; and so may the kind of target and its class. So it
     is recorded how many figures of each cascade a certificate can be about: accuracy or agreement,
-    coverage and cost, and of each class what is missed, what is rejected and the precision.
+    coverage and cost, and of each class what is missed, what is rejected and the precision. Every
+    group has as many figures of its own.
     """
     fitted = search.found_.rows
     if not fitted.digest:
@@ -207,7 +253,7 @@ def _record_figures(
         fitted.look(known),
         fitted=fitted.digest,
         sketch=Sketch.of(known.columns, truth),
-        figures=3 + 3 * len(search.classes_),
+        figures=(3 + 3 * len(search.classes_)) * (1 + (0 if groups is None else len(groups.names))),
     )
     with ledger_of(fitted.digest).open() as record:
         record([entry])

@@ -9,18 +9,16 @@ are chosen again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 from emsco._utils.progress import followed, part_of
-from emsco.exceptions import SearchError
 from emsco.learners.protocol import Fold
 from emsco.search._candidate_rows import divided
-from emsco.search._outcome_table import OutcomeTable, Sets, pack
 from emsco.search._problem import Problem
+from emsco.search._table_view import TableView
 from emsco.search._thresholds import descend_by_stage
 from emsco.search.strategies._archive import History
 from emsco.search.strategies.exhaustive import count_sets
@@ -156,23 +154,3 @@ def _choices(
         best = accuracy[able].max()
         chosen += [int(able[np.argmax(accuracy[able] >= best - below)]) for below in _BELOW_BEST]
     return chosen
-
-
-class TableView(OutcomeTable):
-    """A table restricted to some of its rows; it cannot fit.
-
-    The bits of all rows stay in place, but only these rows are undecided at the start.
-    """
-
-    def __init__(self, table: OutcomeTable, within: NDArray[np.bool_]) -> None:
-        self.__dict__.update(table.__dict__)
-        self.truth = table.truth[within]
-        self.everyone = pack(within[None])[0]
-        self.class_masks = table.class_masks & self.everyone
-
-    def outcomes(self, sets: Sets) -> Any:
-        """Refuse, because confidences are those of all rows."""
-        raise SearchError(f"A view has bits, no confidences of {len(sets)} source sets.")
-
-    def _add(self, sets: Sets, keys: NDArray[Any]) -> None:  # noqa: ARG002
-        raise SearchError(f"A view was asked for {len(sets)} source sets that are not fitted.")

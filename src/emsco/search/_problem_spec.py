@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -23,6 +23,7 @@ from emsco.rows.columns import Columns
 from emsco.search._candidate_rows import divided, rows_of
 from emsco.search._outcome_table import OutcomeTable, pack
 from emsco.search._problem import Problem
+from emsco.search._table_view import TableView
 from emsco.search._thresholds import alternatives
 
 
@@ -91,10 +92,12 @@ def evaluate_afresh(
     answers: NDArray[Any] | None,
     engine: Engine | None,
     n_jobs: int | None,
-) -> list[Evaluation]:
+    parts: Sequence[NDArray[np.bool_]] = (),
+) -> list[list[Evaluation]]:
     """Evaluate candidates on other rows, as their cascades fitted on `training` would decide them.
 
-    Each source set is fitted once, on all training rows, however many candidates use it.
+    Each source set is fitted once, on all training rows, however many candidates use it. The result
+    has the evaluations of all rows, and then those of each part of them.
     """
     fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
     own = [c.threshold if isinstance(c.threshold, tuple) else (c.threshold,) for c in candidates]
@@ -102,8 +105,17 @@ def evaluate_afresh(
     table = _make_table(training, [fold], truth, known, answers, engine, n_jobs)
     max_stages = max(candidate.design.n_stages for candidate in candidates)
     problem = Problem(table, costs, training.classes.tolist(), known, max_stages)
-    made = problem.candidates(*divided(problem, rows_of(problem, candidates)))
-    return [candidate.evaluation for candidate in made]
+    return evaluate_parts(problem, candidates, [np.ones(len(truth), dtype=np.bool_), *parts])
+
+
+def evaluate_parts(
+    problem: Problem, candidates: Iterable[Candidate], parts: Sequence[NDArray[np.bool_]]
+) -> list[list[Evaluation]]:
+    """Return for each part of the rows the evaluations of candidates on it."""
+    designs, which = divided(problem, rows_of(problem, candidates))
+    problem.table.positions(problem.chains(designs)[0])  # fitted here, because a view cannot fit
+    views = (replace(problem, table=TableView(problem.table, part)) for part in parts)
+    return [[made.evaluation for made in view.candidates(designs, which)] for view in views]
 
 
 def right_by_all_sources(problem: Problem) -> NDArray[np.bool_]:

@@ -243,7 +243,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             Whether to fit on all rows; None: as set for the search.
         **bounds : dict
             Keywords of `ParetoFront.select`. Without any, or with `caution` alone, the rule of the
-            search is used, with that caution.
+            search is used, with that caution. `max_gap`, with `by` as the group of each row given
+            to `fit`, first leaves out candidates whose shares may differ by more between two
+            groups: `choose(max_gap={"rejected": 0.05, "missed": 0.02}, by=sex)`. The share is that
+            of a measure, of every class if it is by class, or `{label: share}`.
         """
         self.found_, self.choice_ = choose_again(self, candidate, refit, bounds)
         return self
@@ -289,15 +292,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self.target != "agreement"
 
     def truth(self, X: Any, y: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the truth for each row: its label, or the final model's answer.
-
-        Parameters
-        ----------
-        X : numpy array, pandas or polars frame
-            The rows.
-        y : array, default=None
-            Their labels. If the target is agreement, `y` must be None.
-        """
+        """Return the truth for each row: its label, or the final model's answer (no `y`)."""
         return truth_of(self, X, y)
 
     def summary(
@@ -306,6 +301,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         y: ArrayLike | None = None,
         *,
         population: Mapping[Any, float] | None = None,
+        by: Any = None,
     ) -> str:
         """Describe in plain words what was chosen and why, its cost, and its rejects and misses.
 
@@ -318,11 +314,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         y : array, default=None
             The labels of X; None if the target is agreement.
         population : mapping of label to float, default=None
-            The shares of classes among future rows, if X has other shares; the figures on fresh
-            rows are weighted to them. The front and the choice are not weighted, and certificates
-            take no population.
+            The shares of classes among future rows, if X has other shares, as in `score_front`.
+        by : array, default=None
+            The group of each row of X (without X, of the rows given to `fit`), as in `evaluate`:
+            the figures of the chosen cascade are then also given by group.
         """
-        return describe(self, X, y, population)
+        return describe(self, X, y, population, by)
 
     def score_front(
         self,
@@ -330,6 +327,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         y: ArrayLike | None = None,
         *,
         population: Mapping[Any, float] | None = None,
+        by: Any = None,
     ) -> ScoredFront:
         """Evaluate every candidate of the front on fresh rows.
 
@@ -347,8 +345,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             The shares of classes among future rows, if X has other shares, as in `evaluate`. Fresh
             figures are weighted to them, so the optimism then also includes the effect of other
             shares. Selected figures are not weighted, and certificates take no population.
+        by : array, default=None
+            The group of each row of X, as in `evaluate`: each candidate then has its `groups`.
         """
-        return score_candidates(self, X, y, population)
+        return score_candidates(self, X, y, population, by)
 
     def all_sources_at(self, coverage: float) -> Evaluation:
         """Evaluate all sources at once, accepting only the given share of most confident rows.

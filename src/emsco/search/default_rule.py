@@ -98,6 +98,7 @@ class Selection(NamedTuple):
     rule: str
     bounds: Mapping[str, Any]
     is_default: bool = False
+    within: tuple[int, ...] | None = None  # the places on the front that it was chosen from
 
 
 def select_as_asked(

@@ -13,16 +13,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier, Decider, Guard
 from emsco.cascade.stage_plan import fit_stages, make_decider
+from emsco.core.breakdown import Breakdown
+from emsco.core.caution import AUTO as AUTO_CAUTION
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
-from emsco.core.selection import check_names
+from emsco.core.gap import read_max_gap
+from emsco.core.selection import MAX_GAP, check_names
 from emsco.exceptions import Code, Message, SearchError, SelectionError
 from emsco.learners import first_learner
 from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import FittedStages, Training
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
+from emsco.search._gap_rule import GapRule, within_gaps
+from emsco.search._groups import (
+    breakdown_of,
+    figures_by_group,
+    groups_searched,
+    spec_of_rows,
+)
 from emsco.search._problem import Problem, Search
 from emsco.search._problem_spec import ProblemSpec, compared, right_by_all_sources
 from emsco.search._thresholds import AUTO, thresholds_by_stage
@@ -131,6 +141,23 @@ class FittedSearch:
         columns = known.columns if known.raw is None else known.raw
         return self.rows.using(columns, tuple(decider.readers))
 
+    def within(self, gaps: GapRule, caution: Any) -> tuple[tuple[int, ...], str]:
+        """Return the places of candidates whose gaps between groups are small, and a sentence."""
+        if not len(self.front):
+            return (), ""
+        bounds = read_max_gap(gaps.max_gap, self.classes.tolist())
+        spec = spec_of_rows(self.spec, self.stages)
+        groups = groups_searched(gaps.by, spec, self.stages)
+        figures = figures_by_group(self.front, spec, self.by_learner(), groups, self.made)
+        return within_gaps(self.front, figures, bounds, caution)
+
+    def breakdown(self, candidate: Candidate, by: Any) -> Breakdown:
+        """Evaluate a candidate by group on the rows that it was selected on."""
+        stages = self.learners[candidate.learner].stages
+        spec = spec_of_rows(self.spec, stages)
+        groups = groups_searched(by, spec, stages)
+        return breakdown_of(candidate, spec, stages, groups, self.front.repeats)
+
     def front_of(self, design: StageDesign, learner: str = "") -> list[Candidate]:
         """Return the non-dominated thresholds of one design, one per stage, on the same folds.
 
@@ -187,6 +214,7 @@ class Choice:
     rule: str = ""  # a sentence
     bounds: Mapping[str, Any] = field(default_factory=dict)  # as keywords of `ParetoFront.select`
     is_default: bool = False  # whether it was made by the default rule, which has no bounds
+    within: tuple[int, ...] | None = None  # the places on the front that `max_gap` left
 
 
 def part_of_result(name: str, meaning: str) -> Any:
@@ -228,6 +256,8 @@ def choose_again(
     check_is_fitted(search, "front_")
     if candidate is not None and bounds:
         raise SelectionError("Give either a candidate or bounds, not both.")
+    bounds = dict(bounds)
+    gaps = GapRule.take(bounds)
     check_names(bounds)
     refit = search.refit if refit is None else refit
     check_refit(refit, search.estimator)
@@ -235,25 +265,38 @@ def choose_again(
     if candidate is None and not bounds.keys() - {"caution"}:
         rule = search.select
         select = {**rule, **bounds} if isinstance(rule, Mapping) else bounds or rule
-    return choose(search, search.found_, select, refit)
+    return choose(search, search.found_, select, refit, gaps)
 
 
 def choose(
-    search: Any, found: FittedSearch, select: Any, refit: bool | str
+    search: Any,
+    found: FittedSearch,
+    select: Any,
+    refit: bool | str,
+    gaps: GapRule | None = None,
 ) -> tuple[FittedSearch, Choice]:
-    """Choose a candidate and build its cascade; separate fits of its stages are another result."""
+    """Choose a candidate and build its cascade; separate fits of its stages are another result.
+
+    With `gaps`, it is chosen from the part of the front that keeps them.
+    """
     found = found.holding(select)
     limits = {"max_missed": search.max_missed or {}, "max_rejected": search.max_rejected or {}}
 
     def selected(among: FittedSearch) -> Selection:
-        return select_as_asked(
+        front, limited, places, note = among.front, limits, None, ""
+        if gaps is not None:
+            own = select if isinstance(select, Mapping) else {}
+            places, note = among.within(gaps, own.get("caution", AUTO_CAUTION))
+            front, limited = front.thinned(places, ""), {**limits, MAX_GAP: gaps.max_gap}
+        selection = select_as_asked(
             select,
-            among.front,
+            front,
             among.all_sources,
             among.n_rows,
-            limits,
+            limited,
             agreement=not search.needs_labels,
         )
+        return selection._replace(rule=f"{selection.rule} {note}".rstrip(), within=places)
 
     selection = selected(found)
     candidate = selection.candidate
@@ -267,6 +310,8 @@ def choose(
     bounds = selection.bounds
     if isinstance(select, Mapping) and not bounds:
         bounds = dict(select)  # the caution of the default choice
+    if gaps is not None:
+        bounds = gaps.bounds_kept(bounds)
     cascade = None
     if refit or found.is_evaluated:
         cascade = found.cascade(candidate, refit, search.guard)
@@ -278,6 +323,7 @@ def choose(
         rule=selection.rule,
         bounds=bounds,
         is_default=selection.is_default,
+        within=selection.within,
     )
 
 
