@@ -101,6 +101,13 @@ def read_names(rows: TableFile, column: str) -> NDArray[Any]:
     return as_objects(rows.table([column]).column(column)).astype(str)
 
 
+def read_group_column(rows: TableFile, column: str) -> list[Any]:
+    """Read the group of each row; an empty cell is no group."""
+    check_columns(rows, [column])
+    values = as_objects(rows.table([column]).column(column)).tolist()
+    return [None if value == "" else value for value in values]
+
+
 def _values(
     column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell, kind: str | None
 ) -> NDArray[Any]:

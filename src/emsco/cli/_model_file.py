@@ -134,20 +134,33 @@ def read_fresh(model: Any, rows: TableFile, label: str | None) -> Any:
 
 
 def read_optional(
-    model: Any, fresh: Path | None, label: str | None, *, newlines_in_cells: bool
-) -> tuple[Any, Any]:
-    """Read the rows of --fresh, if it is set; it needs --label if the model needs labels."""
+    model: Any,
+    fresh: Path | None,
+    label: str | None,
+    by: str | None = None,
+    *,
+    newlines_in_cells: bool,
+) -> tuple[Any, Any, Any]:
+    """Read the rows of --fresh, if it is set; it needs --label if the model needs labels.
+
+    With --by, the groups of these rows are read, too.
+    """
+    from emsco.cli._labelled_frame import read_group_column
     from emsco.cli._table_file import open_rows
+
+    if by is not None and fresh is None:
+        raise ColumnsError("--by names a column of --fresh; give both options.")
 
     if label is not None:
         _refuse_needless(model, label)
     if fresh is None and label is None:
-        return None, None
+        return None, None, None
     if fresh is None or (label is None and model.needs_labels):
         raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
     keep_beside_rows(model, fresh)
-    X, y = read_fresh(model, open_rows(fresh, newlines_in_cells=newlines_in_cells), label)
-    return X, y
+    rows = open_rows(fresh, newlines_in_cells=newlines_in_cells)
+    groups = None if by is None else read_group_column(rows, by)
+    return *read_fresh(model, rows, label), groups
 
 
 def _refuse_needless(model: Any, label: str) -> None:

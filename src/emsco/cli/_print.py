@@ -18,7 +18,7 @@ from emsco.core.measures import columns
 from emsco.exceptions import ArtifactError
 
 if TYPE_CHECKING:
-    from emsco import Candidate, Evaluation, ParetoFront, Review
+    from emsco import Breakdown, Candidate, Evaluation, ParetoFront, Review
 
 MOST_CANDIDATES = 20  # most rows of a table; more candidates are thinned evenly
 _MOST_CLASSES = 3  # most classes with columns for each
@@ -76,6 +76,23 @@ def figures(evaluation: Evaluation, review: Review | None = None) -> dict[str, A
         shares = measure.of(evaluation).items()
         data[measure.name] = {str(label): share for label, share in shares}
     return data
+
+
+def breakdown_data(breakdown: Breakdown, review: Review | None = None) -> dict[str, Any]:
+    """Return the figures of each group, whether it is small, and the largest gaps."""
+    groups = [
+        {"group": _group(name), "small": breakdown.is_small(name), **figures(own, review)}
+        for name, own in breakdown.items()
+    ]
+    gaps = []
+    for gap in breakdown.gaps:
+        data = gap._asdict() | {"more": _group(gap.more), "less": _group(gap.less)}
+        gaps.append(data if gap.low == gap.low else data | {"low": None, "high": None})
+    return {"groups": groups, "gaps": gaps}
+
+
+def _group(name: Any) -> str | None:
+    return None if name is None else str(name)
 
 
 def candidate_data(candidate: Candidate, review: Review | None = None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from emsco.cli._options import options, population_of
 from emsco.cli._output_files import check_outputs
 from emsco.cli._print import (
     MOST_CANDIDATES,
+    breakdown_data,
     candidate_data,
     evenly,
     figures,
@@ -33,11 +34,17 @@ if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
 
 _LABEL = "The label column of --fresh, if labels are needed."
+_BY = typer.Option(
+    metavar="COLUMN",
+    help="The column of --fresh that holds the group of each row, such as the sex of a person; "
+    "figures are then also given by group.",
+)
 
 
 @options(
     run="The folder of a search, or an .emsco file.",
     label=_LABEL,
+    by=_BY,
     everything=typer.Option("--all", help="Show all candidates instead of 20."),
 )
 def show(
@@ -45,6 +52,7 @@ def show(
     fresh: Path | None = None,
     label: str | None = None,
     population: list[str] | None = None,
+    by: str | None = None,
     everything: bool = False,
     trust: list[str] | None = None,
     as_json: bool = False,
@@ -54,26 +62,32 @@ def show(
 
     The candidates of the front are listed by cost, cheapest first; a star marks the chosen one.
     With --fresh, the table shows the figures on those rows, and the summary shows how the chosen
-    candidate performs there and which figures differ from the selected ones.
+    candidate performs there and which figures differ from the selected ones. With --by as well, it
+    shows the figures of each group of rows, and the largest gaps between groups.
     """
     from emsco import CascadeClassifier
     from emsco.exceptions import ColumnsError
 
     model = load_with_ledger(run, trust)
     if isinstance(model, CascadeClassifier):
-        if fresh is not None or population:
+        if fresh is not None or population or by is not None:
             raise ColumnsError(f"--fresh needs a search; {run} is one of its models.")
         _show_cascade(model, as_json=as_json)
     else:
         found = as_search(model, run)
         shares = population_of(population, fresh, found.classes_.tolist())
-        X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
+        read = read_optional(found, fresh, label, by, newlines_in_cells=newlines_in_cells)
         show_all = _show_json if as_json else _show_text
-        show_all(found, X, y, shares, everything=everything)
+        show_all(found, *read, shares, everything=everything)
 
 
 def _show_json(
-    found: CascadeSearchCV, X: Any, y: Any, population: dict[Any, float] | None, **_: Any
+    found: CascadeSearchCV,
+    X: Any,
+    y: Any,
+    groups: Any,
+    population: dict[Any, float] | None,
+    **_: Any,
 ) -> None:
     from emsco import evaluate
     from emsco.core.scored_front import differences
@@ -104,6 +118,9 @@ def _show_json(
                 )
             ],
         }
+        if groups is not None:
+            parts = evaluate(decisions, truth, population=population, by=groups)
+            summary["chosen"]["groups"] = breakdown_data(parts, review)
     print_json(summary | {"certificate": _certificate_data(found)})
 
 
@@ -111,6 +128,7 @@ def _show_text(
     found: CascadeSearchCV,
     X: Any,
     y: Any,
+    groups: Any,
     population: dict[Any, float] | None,
     *,
     everything: bool,
@@ -126,7 +144,7 @@ def _show_text(
     print_candidates(front, places, chosen, fresh)
     if len(places) < len(front):
         note(f"{len(places)} of {len(front)} candidates shown; --all shows all of them.")
-    print_text(in_shell(found.summary(X, y, population=population)))
+    print_text(in_shell(found.summary(X, y, population=population, by=groups)))
     _print_certificate(_certificate_data(found))
 
 
@@ -180,6 +198,7 @@ def _print_certificate(certificate: dict[str, Any] | None) -> None:
 @options(
     out="The page to write.",
     label=_LABEL,
+    by=_BY,
     title="The title of the page.",
 )
 def report(
@@ -188,6 +207,7 @@ def report(
     fresh: Path | None = None,
     label: str | None = None,
     population: list[str] | None = None,
+    by: str | None = None,
     title: str | None = None,
     trust: list[str] | None = None,
     force: bool = False,
@@ -199,9 +219,11 @@ def report(
     check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
     found = load_search(run, trust)
     shares = population_of(population, fresh, found.classes_.tolist())
-    X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
+    X, y, groups = read_optional(found, fresh, label, by, newlines_in_cells=newlines_in_cells)
     certificate = None
     if (run / MODEL).is_file():
         certificate = getattr(load_cascade(run, trust), "certificate_", None)
-    write_report(found, out, X, y, population=shares, certificate=certificate, title=title)
+    write_report(
+        found, out, X, y, population=shares, by=groups, certificate=certificate, title=title
+    )
     note(f"Written: {out}")

@@ -80,6 +80,8 @@ def read_group_labels(by: Any, n_rows: int, what: str = "decisions") -> GroupLab
 
 def name_text(name: Any) -> str:
     """Return the name of a group within a table."""
+    if isinstance(name, float):
+        return f"{name:g}"
     return "no group" if name is None else str(name)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from emsco._utils.public_names import PUBLIC
 from emsco.core.measures import boundable
+from emsco.core.selection import MAX_GAP
 from emsco.search.default_rule import CHOSEN_BY_HAND
 
 _GUARD = "InputGuard(pool='auto')"  # that of `emsco search`
@@ -86,6 +87,9 @@ def choice_lines(search: Any) -> dict[str, str | None] | None:
         is_all = choice.candidate == search.all_sources_
         return {"python": "search.all_sources_" if is_all else "candidate", "shell": None}
     bounds = {name: value for name, value in choice.bounds.items() if value is not None}
+    if MAX_GAP in bounds:  # the command line has no rows whose groups it could compare
+        options = [f"{name}={_plain(value)!r}" for name, value in bounds.items() if name != "by"]
+        return {"python": ", ".join([*options, "by=groups"]), "shell": None}
     python = [f"{name}={_plain(value)!r}" for name, value in bounds.items()]
     words = [word for name, value in bounds.items() for word in _bound(name, value)]
     return {"python": ", ".join(python), "shell": shlex.join(words)}

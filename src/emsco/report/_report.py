@@ -22,6 +22,7 @@ from emsco.certify import Certificate
 from emsco.exceptions import Parameter, SelectionError, require
 from emsco.plotting import FlowDisplay
 from emsco.report._data import page_data
+from emsco.report._groups import groups_panel
 from emsco.report._lines import python_lines, shell_line
 from emsco.report._words import lead_of, measured_on, title_of, written
 
@@ -55,6 +56,7 @@ def report(
     y: ArrayLike | None = None,
     *,
     population: Mapping[Any, float] | None = None,
+    by: Any = None,
     certificate: Any = None,
     title: str | None = None,
 ) -> Path:
@@ -80,6 +82,9 @@ def report(
     population : mapping of label to float, default=None
         The share of each class in the population that the fresh rows come from, if the rows were
         drawn with other shares.
+    by : array, default=None
+        The group of each row of X (without X, of the rows given to `fit`), as in `evaluate`: a
+        panel then shows the choice of the search by group.
     certificate : Certificate, or object with a `sentence`, default=None
         The result of `certify`; its sentence and notes are shown unchanged, together with whether
         it is about the cascade that the search chose. None: the certificate of the chosen cascade,
@@ -115,6 +120,7 @@ def report(
             Parameter("population") + " says what fresh rows stand for; give X and y, too."
         )
     data = page_data(search, X, y, population)
+    truth = None if X is None else search.truth(X, y)
     params = _parameters_to_dict(search)
     data["python"] = python_lines(search, params)
     data["shell"], left_out = shell_line(params)
@@ -125,6 +131,7 @@ def report(
             "lead": escape(lead_of(search, data)),
             "byline": escape(f"{measured_on(search, data, population)} {written()}"),
             "flow": _flow(search, data, X, y),
+            "groups": groups_panel(search, X, truth, population, by),
             "loss": _loss(search, data),
             "loss_word": " &middot; loss: cost, review and errors" * _has_loss(data),
             "share_word": _SHARE_WORD * (data["deciding"] == "share"),
