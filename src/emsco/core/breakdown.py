@@ -116,7 +116,7 @@ class Breakdown(Mapping[Any, Evaluation]):
         An interval begins above 0 only if some two groups differ, whichever were compared.
         """
         found = []
-        for measure in _shown():
+        for measure in _compared():
             if measure.name not in comparable():
                 continue
             for label in self.overall.class_rows if measure.is_by_class else [None]:
@@ -168,7 +168,7 @@ class Breakdown(Mapping[Any, Evaluation]):
         return [self._table(label) for label in [None, *self.overall.class_rows]]
 
     def _table(self, label: Any) -> tuple[list[str], list[list[object]]]:
-        measures = [m for m in _shown() if m.is_by_class == (label is not None)]
+        measures = [m for m in _compared() if m.is_by_class == (label is not None)]
         head = "group" if label is None else f"of {label!r}"
         rows: list[list[object]] = []
         for group in [*self.groups, _ALL]:
@@ -226,7 +226,7 @@ class Breakdown(Mapping[Any, Evaluation]):
 _ALL = object()  # in place of a group: all rows
 
 
-def _shown() -> list[Measure]:
+def _compared() -> list[Measure]:
     """Return the measures that a person compares: for all rows, and the shares of a class."""
     by_class = [MEASURES[name] for name in ("rejected", "missed")]
     return [*columns(by_class=False), *by_class]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from emsco.core.caution import Shares, shares_of
+from emsco.core.caution import Shares
 from emsco.core.group_labels import name_text
 from emsco.core.interval import LEVEL
 from emsco.core.measure import Measure
@@ -50,19 +50,19 @@ def most_difference(
     >>> f"{most_difference(12, 100, 5, 100, 1.0):.3f}"
     '0.117'
     """
-    k, n, other_k, other_n = (
-        np.asarray(count, dtype=np.float64) for count in (part, whole, other_part, other_whole)
-    )
-    share, other = shares_of(k, n), shares_of(other_k, other_n)
-    known, difference = (n > 0) & (other_n > 0), share - other
+    counts = np.broadcast_arrays(part, whole, other_part, other_whole)
+    k, n, other_k, other_n = (count.astype(np.float64) for count in counts)
+    known = (n > 0) & (other_n > 0)
+    n, other_n = np.where(known, n, 2.0), np.where(known, other_n, 2.0)
+    k, other_k = np.where(known, k, 1.0), np.where(known, other_k, 1.0)
+    share, other = k / n, other_k / other_n
     if not z:
-        return np.where(known, difference, 1.0)
-    n, other_n = np.where(known, n, 1.0), np.where(known, other_n, 1.0)
+        return np.where(known, share - other, 1.0)
     p, q = (k + 1) / (n + 2), (other_k + 1) / (other_n + 2)
     errors = z * np.sqrt(p * (1 - p) / n + q * (1 - q) / other_n)
     up = _to_upper_bound(share, n, z)
     down = _to_upper_bound(1 - other, other_n, z)  # of the share of the other rows
-    return np.where(known, difference + np.maximum(errors, np.hypot(up, down)), 1.0)
+    return np.where(known, share - other + np.maximum(errors, np.hypot(up, down)), 1.0)
 
 
 def _to_upper_bound(share: Shares, n: Shares, z: float) -> Shares:
