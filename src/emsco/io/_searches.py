@@ -110,7 +110,9 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
 
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
-    chosen = _CHOICE | {"default"} & data.keys() if data.get("best") is not None else set()
+    chosen = (
+        _CHOICE | ({"default", "within"} & data.keys()) if data.get("best") is not None else set()
+    )
     expect_keys(data, *_KEYS, *MEASURED, *chosen, *(FINAL | _OPTIONAL) & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
