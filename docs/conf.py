@@ -78,6 +78,7 @@ if any((ROOT / "examples").glob("*.py")):
         "credit_bureau",
         "money_and_time",
         "unequal_harms",
+        "groups",
         "fraud_review",
         "drift",
         "redis",

@@ -147,6 +147,16 @@ def text_cascade() -> str:
     return d.svg()
 
 
+def groups() -> str:
+    """Draw two groups, of which one gets fewer answers."""
+    d = Drawing(WIDE, HIGH, "One of two groups gets fewer answers")
+    for row, answered in enumerate((6, 4)):
+        for i in range(7):
+            d.dot(32 + 32 * i, 34 + 42 * row, 13, BLUE if i < answered else GREY)
+    words(d, 128, 138, "no answer?", INK)
+    return d.svg()
+
+
 PAGES = (
     clinic,
     phishing,
@@ -154,6 +164,7 @@ PAGES = (
     credit_bureau,
     money_and_time,
     unequal_harms,
+    groups,
     fraud_review,
     drift,
     redis,
