@@ -214,7 +214,7 @@ def test_the_summary_has_each_group(found):
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
-        ({"max_gap": {"missed": 0.1}}, SelectionError, "`max_gap` needs by= with the group"),
+        ({"max_gap": {"missed": 0.1}}, SelectionError, "`max_gap` needs `by` with the group"),
         ({"max_gap": {"missed": 0.1}, "by": "loss"}, SelectionError, "got 'loss'"),
         ({"by": GROUPS[:N]}, SelectionError, "needs `max_gap`"),
         ({"max_gap": {"missed": 0.1}, "by": GROUPS}, ValuesError, "each of the 900 rows given to"),

@@ -22,8 +22,8 @@ from emsco.core.group_labels import name_text
 from emsco.core.interval import LEVEL
 from emsco.core.measure import Measure
 from emsco.core.measures import columns
-from emsco.core.selection import check_number
-from emsco.exceptions import Parameter, SelectionError, nearest, nearest_class
+from emsco.core.selection import MAX_GAP, check_number
+from emsco.exceptions import SelectionError, nearest, nearest_class
 
 LEAST_ROWS = 30  # of a group, or of a class within it: nothing is concluded from fewer
 
@@ -186,10 +186,10 @@ class GapBound(NamedTuple):
             of_class = "" if self.label is None else f" of class {self.label!r}"
             listed = ", ".join(f"{name_text(n)!r} {size:,.0f}" for n, size in sizes.items())
             raise SelectionError(
-                Parameter("max_gap")
-                + f" of {self.measure.name!r} compares groups of at least {LEAST_ROWS} "
+                f"`{MAX_GAP}` of {self.measure.name!r} compares groups of at least {LEAST_ROWS} "
                 f"rows{of_class}, and fewer than two are so large: {listed}; merge groups, bound "
-                "other classes ({label: share}), or give more rows."
+                "other classes ({label: share}), or give more rows.",
+                parameter=MAX_GAP,
             )
         counts = {}
         for name, own in large.items():
@@ -216,10 +216,10 @@ def read_max_gap(max_gap: Any, classes: Sequence[Any]) -> list[GapBound]:
     >>> [bound.name for bound in bounds]
     ['gap of coverage', 'gap of missed sick']
     """
-    parameter = Parameter("max_gap")
     if not isinstance(max_gap, Mapping) or not max_gap:
         raise SelectionError(
-            parameter + f" must be a mapping such as {{'rejected': 0.05}}, got {max_gap!r}.",
+            f"`{MAX_GAP}` must be a mapping such as {{'rejected': 0.05}}, got {max_gap!r}.",
+            parameter=MAX_GAP,
             value=max_gap,
         )
     bounds = []
@@ -227,26 +227,29 @@ def read_max_gap(max_gap: Any, classes: Sequence[Any]) -> list[GapBound]:
         measure = comparable().get(name)
         if measure is None:
             raise SelectionError(
-                parameter + f" must name {', '.join(comparable())}; got {name!r}"
+                f"`{MAX_GAP}` must name {', '.join(comparable())}; got {name!r}"
                 f"{nearest(str(name), comparable())}",
+                parameter=MAX_GAP,
                 value=name,
             )
         if not isinstance(limit, Mapping):
-            check_number("max_gap", limit, is_share=True, label=name)
+            check_number(MAX_GAP, limit, is_share=True, label=name)
             labels = classes if measure.is_by_class else [None]
             bounds += [GapBound(measure, float(limit), label) for label in labels]
             continue
         if not measure.is_by_class:
             raise SelectionError(
-                parameter + f" of {name!r} is one share for all rows, got {dict(limit)!r}."
+                f"`{MAX_GAP}` of {name!r} is one share for all rows, got {dict(limit)!r}.",
+                parameter=MAX_GAP,
             )
         for label, share in limit.items():
             if label not in classes:
                 raise SelectionError(
-                    parameter + f" of {name!r} names {label!r}, which is not a class"
+                    f"`{MAX_GAP}` of {name!r} names {label!r}, which is not a class"
                     f"{nearest_class(label, classes)}",
+                    parameter=MAX_GAP,
                     value=label,
                 )
-            check_number("max_gap", share, is_share=True, label=label)
+            check_number(MAX_GAP, share, is_share=True, label=label)
             bounds.append(GapBound(measure, float(share), label))
     return bounds

@@ -17,7 +17,6 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.measure import COUNTED, Measure
 from emsco.core.measures import MEASURES, boundable, optimisable
 from emsco.exceptions import (
-    Code,
     Keyword,
     Message,
     Parameter,
@@ -243,10 +242,9 @@ def check_names(limits: Mapping[str, Any]) -> None:
     for name in limits:
         if name == MAX_GAP:
             raise SelectionError(
-                Parameter(MAX_GAP)
-                + " needs the rows of the search and their groups; use "
-                + Code("search.choose(max_gap=..., by=...)")
-                + "."
+                f"`{MAX_GAP}` needs the rows of the search and their groups; use "
+                "search.choose(max_gap=..., by=...).",
+                parameter=MAX_GAP,
             )
         if name not in known:
             raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")

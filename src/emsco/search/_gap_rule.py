@@ -13,7 +13,7 @@ from emsco.core.front import ParetoFront
 from emsco.core.gap import LEAST_ROWS, GapBound
 from emsco.core.group_labels import name_text
 from emsco.core.selection import MAX_GAP, Figures, margin_text
-from emsco.exceptions import Keyword, Message, Parameter, SelectionError, SelectionWarning, warn
+from emsco.exceptions import Keyword, Message, SelectionError, SelectionWarning, warn
 
 _TINY = 1e-9  # shares that are equal may round differently
 
@@ -33,20 +33,17 @@ class GapRule(NamedTuple):
             return None
         if max_gap is None:
             raise SelectionError(
-                Parameter("by")
-                + " with a group for each row needs "
-                + Parameter(MAX_GAP)
-                + ", the largest difference allowed between groups."
+                f"`by` with a group for each row needs `{MAX_GAP}`, the largest difference allowed "
+                "between groups.",
+                parameter="by",
             )
         if is_goal:
             raise SelectionError(
-                Parameter(MAX_GAP)
-                + " needs "
-                + Keyword("by")
-                + f" with the group of each row given to `fit`, got {by!r}."
+                f"`{MAX_GAP}` needs `by` with the group of each row given to `fit`, got {by!r}.",
+                parameter=MAX_GAP,
             )
         del bounds["by"]
-        if "error_cost" in bounds:
+        if bounds.get("error_cost") is not None:
             bounds["by"] = "loss"
         return cls(max_gap, by)
 
@@ -109,7 +106,6 @@ def _warn_of_small(
     if small:
         listed = "; ".join(f"{', '.join(names)}{of}" for of, names in small.items())
         warn(
-            Parameter(MAX_GAP)
-            + f" says nothing about groups with fewer than {LEAST_ROWS} rows: {listed}.",
+            f"`{MAX_GAP}` says nothing about groups with fewer than {LEAST_ROWS} rows: {listed}.",
             SelectionWarning,
         )

@@ -20,7 +20,7 @@ from emsco.core.front import Candidate
 from emsco.core.group_labels import GroupLabels, read_group_labels
 from emsco.core.selection import Figures
 from emsco.core.threshold import resolve
-from emsco.exceptions import Code, Parameter, SearchError
+from emsco.exceptions import SearchError
 from emsco.learners.protocol import Stages
 from emsco.learners.training import Training
 from emsco.search._problem import Problem
@@ -38,9 +38,9 @@ def spec_of_rows(spec: ProblemSpec | None, stages: Stages) -> ProblemSpec:
     if spec is None or not isinstance(stages, Training):
         why = "a file has no rows" if spec is None else "of a data set, only a sample was searched"
         raise SearchError(
-            Parameter("by")
-            + f" needs the rows that were searched, and {why}; fit on rows in memory, or give "
-            "fresh rows: " + Code("summary(X, y, by=...)") + "."
+            f"`by` needs the rows that were searched, and {why}; fit on rows in memory, or give "
+            "fresh rows: summary(X, y, by=...).",
+            parameter="by",
         )
     return spec
 
