@@ -222,13 +222,21 @@ class _Driver:
             found = {name: self._values(name, column, own) for name, column, own in requested}
             return Answer(list(found.values()), self._decider.reasons(found))
 
-        return drive(decide_rows(self._plan, n_rows), answer)
+        return drive(decide_rows(self._plan, n_rows, stakes=self._stakes(reader)), answer)
+
+    def _stakes(self, reader: BatchReader) -> Any:
+        """Read the stakes of all rows, if the cascade has a cap."""
+        cap, n_rows = self._plan.cap, int(reader.num_rows)
+        if cap is None:
+            return None
+        (column,) = _read_named(reader, (cap.column,), None, n_rows)
+        return column.to_pylist()
 
     def column(self, decisions: Decisions, name: str) -> pa.Array:
         """Give a field of decisions as a column."""
         if name == "label":
             return self._labels.take(pa.array(decisions.label))
-        if name == "reason" and self._decider.guard is None:
+        if name == "reason" and self._decider.guard is None and self._plan.cap is None:
             return pc.if_else(pa.array(decisions.accepted), ACCEPTED, LOW_CONFIDENCE)
         return pa.array(getattr(decisions, name))
 

@@ -18,20 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade.decider import Decider, Guard
 from emsco.cascade.stage_plan import make_decider
+from emsco.cascade.stake_cap import read_stakes
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decision, Decisions
 from emsco.core.design import StageDesign
 from emsco.core.label_rule import BALANCED
 from emsco.core.threshold import Threshold
 from emsco.core.validation import resolve_costs
-from emsco.exceptions import ColumnsError
+from emsco.exceptions import ColumnsError, DecisionsError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final
 from emsco.learners.label_weights import weigh
 from emsco.learners.logistic import refuse_params
 from emsco.learners.protocol import Stages
 from emsco.learners.training import read_given
-from emsco.rows.columns import is_dataset
+from emsco.rows.columns import container_of, is_dataset
 from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows
 
@@ -243,15 +244,20 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         cascade.decider_, cascade.fitted_rows_ = decider, fitted_rows
         return cascade
 
-    def decide(self, X: Any, *, factors: bool = False) -> Decisions:
+    def decide(
+        self, X: Any, *, stake: ArrayLike | None = None, factors: bool = False
+    ) -> Decisions:
         """Decide rows: buy stage by stage, exit when confident, and otherwise reject.
 
         A frame is read by name: it must have the columns of the sources used; other columns are
         ignored. An array is read by position. `factors` asks for what each feature contributed to
         each decision, `Decision.factors`, which only linear stages can tell.
+
+        A cascade with a cap on stakes (`Certificate.enforce`) rejects rows above it. It needs the
+        stake of every row: `stake`, or the column of X that the cap names.
         """
         decider, rows = self._fitted(), self._read(X, by_name=True)
-        decisions = decider.decide(rows)
+        decisions = decider.decide(rows, self._stakes(X, stake))
         if not factors:
             return decisions
         return decisions.beside(factors=decider.factors(rows.columns, decisions))
@@ -291,11 +297,11 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""
-        return self._fitted().decide(self._read(X)).label
+        return self._fitted().decide(self._read(X), self._stakes(X)).label
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of the last stage bought, one column per class."""
-        return self._fitted().probability(self._read(X))
+        return self._fitted().probability(self._read(X), self._stakes(X))
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -349,6 +355,23 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         if "decider_" not in self.__dict__:
             check_is_fitted(self, "decider_")  # its error is an AttributeError, too
         return self.decider_
+
+    def _stakes(self, X: Any, stake: ArrayLike | None = None) -> NDArray[np.float64] | None:
+        """Return the stake of each row if there is a cap, or raise if it is not there."""
+        layout, cap = self.decider_.layout, self.decider_.cap
+        if cap is None:
+            if stake is not None:
+                raise ColumnsError("`stake` is for a cascade with a cap on stakes; leave it out.")
+            return None
+        if stake is not None:
+            read = read_stakes(stake)
+            if len(read) != len(X):
+                raise DecisionsError(f"There are {len(read)} stakes for {len(X)} rows.")
+            return read
+        held = layout.names if container_of(X) == "array" else [*layout.names, *X.columns]
+        if cap.column not in held:
+            raise cap.lacking()
+        return read_stakes(layout.read_column(X, cap.column))
 
     def _read(self, X: Any, *, by_name: bool = False) -> Rows:
         decider = self.decider_

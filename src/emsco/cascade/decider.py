@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from emsco.cascade.decision_loop import Answer, Ask, Plan, decide_block, decide_rows, drive
 from emsco.cascade.factors import Factors, factors_of
 from emsco.cascade.one_row import OneRow
+from emsco.cascade.stake_cap import StakeCap
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.core.design import StageDesign
 from emsco.core.label_rule import EQUAL, LabelRule
-from emsco.exceptions import ModelError
+from emsco.exceptions import DecisionsError, ModelError
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import NUMERIC, Columns, all_finite, narrow, slice_columns, transpose_blocks
 from emsco.rows.rows import Layout, MatrixColumns, Rows
@@ -114,18 +115,34 @@ class Decider:
 
     @cached_property
     def columns_read(self) -> list[str]:
-        """The columns that some stage reads, and the column of a final model's logged answers."""
+        """The columns that some stage reads, of a final model's logged answers, and of stakes."""
         answers = self.layout.answers
-        return [*self.readers, *(() if answers is None else (answers,))]
+        more = [*(() if answers is None else (answers,)), *([self.cap.column] if self.cap else [])]
+        return list(dict.fromkeys([*self.readers, *more]))
+
+    @property
+    def cap(self) -> StakeCap | None:
+        """The cap above which rows are rejected, with the column of stakes; None: no cap."""
+        return self.plan.cap
+
+    def capped(self, cap: StakeCap) -> Decider:
+        """Return a decider that rejects all rows with a stake above a cap."""
+        if self.final is not None:
+            raise DecisionsError(
+                "A cascade with a final model rejects no row, so it can have no cap on stakes."
+            )
+        return replace(self, plan=replace(self.plan, cap=cap))
 
     @cached_property
     def encodes(self) -> bool:
         """Whether columns are encoded before the first stage; a final model takes them as given."""
         return self.final is None and self.reads_encodings
 
-    def drive(self, n_rows: int, answer: Callable[[Ask], Answer]) -> Decisions:
+    def drive(
+        self, n_rows: int, answer: Callable[[Ask], Answer], *, stakes: Any = None
+    ) -> Decisions:
         """Decide rows with a function that answers the requests of the decision loop."""
-        return drive(decide_rows(self.plan, n_rows), answer)
+        return drive(decide_rows(self.plan, n_rows, stakes=stakes), answer)
 
     def answer(self, columns: Columns, rows: NDArray[np.intp] | None = None) -> Answer:
         """Read and check the values of some columns, and return them as an answer to the loop.
@@ -153,22 +170,33 @@ class Decider:
         taken = values if self.final is None else columns
         return Answer([taken[name] for name in columns], self.reasons(known))
 
-    def decide(self, rows: Rows) -> Decisions:
-        """Decide rows that were read; decisions keep the index and library of their frame."""
-        decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
+    def decide(self, rows: Rows, stakes: Any = None) -> Decisions:
+        """Decide rows that were read; decisions keep the index and library of their frame.
+
+        With a cap, `stakes` has the stake of every row.
+        """
+        parts, first = [], 0
+        for block in self._blocks(rows):
+            last = first + len(next(iter(block.values())))
+            parts.append(self._decide(block, stakes=None if stakes is None else stakes[first:last]))
+            first = last
+        decided = Decisions.concatenate(parts)
         if rows.container == "polars":
             return decided.beside(library=rows.container)
         return decided if rows.index is None else decided.beside(index=rows.index)
 
-    def probability(self, rows: Rows) -> NDArray[np.float64]:
+    def probability(self, rows: Rows, stakes: Any = None) -> NDArray[np.float64]:
         """Return the probabilities of the last stage bought, with one column per class."""
-        parts = []
+        parts: list[NDArray[np.float64]] = []
         n_classes = len(self.classes)
+        first = 0
         for block in self._blocks(rows):
             n_rows = len(next(iter(block.values())))
+            own = None if stakes is None else stakes[first : first + n_rows]
+            first += n_rows
             # All classes are equally probable for a row that the guard kept from every stage.
             part = np.full((n_rows, n_classes), 1 / n_classes)
-            self._decide(block, probability=part)
+            self._decide(block, probability=part, stakes=own)
             parts.append(part)
         return np.concatenate(parts)
 
@@ -235,10 +263,16 @@ class Decider:
         return column if reader is None else reader.read(column)
 
     def _decide(
-        self, block: Columns, *, probability: NDArray[np.float64] | None = None
+        self,
+        block: Columns,
+        *,
+        probability: NDArray[np.float64] | None = None,
+        stakes: Any = None,
     ) -> Decisions:
         examine = None if self.guard is None else self.reasons
-        return decide_block(self.plan, block, examine=examine, probability=probability)
+        return decide_block(
+            self.plan, block, examine=examine, probability=probability, stakes=stakes
+        )
 
     def _blocks(self, rows: Rows) -> Iterator[Columns]:
         """Return rows in blocks of columns that the stages can judge; refuse invalid values."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.cascade.stake_cap import StakeCap
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.exceptions import DecisionsError
@@ -76,6 +77,7 @@ class Plan:
     classes: NDArray[Any]
     default: int = 0  # the class of a row that no stage could judge
     rule: LabelRule = EQUAL  # how probabilities become labels
+    cap: StakeCap | None = None  # rows above it are rejected before anything is bought
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
@@ -121,13 +123,24 @@ class Verdict(NamedTuple):
 
 
 def decide_rows(
-    plan: Plan, n_rows: int, *, probability: NDArray[np.float64] | None = None
+    plan: Plan,
+    n_rows: int,
+    *,
+    probability: NDArray[np.float64] | None = None,
+    stakes: Any = None,
 ) -> Generator[Ask, Answer, Decisions]:
-    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage."""
+    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage.
+
+    A plan with a cap needs the stake of every row.
+    """
     rows = np.arange(n_rows)
     exit_stage = np.zeros(n_rows, dtype=np.intp)
     known: Verdict | None = None
     failures: list[tuple[NDArray[np.intp], NDArray[np.object_]]] = []
+    kept_out = _above_cap(plan, n_rows, stakes)
+    if kept_out is not None:
+        failures.append((kept_out.rows, kept_out.reasons))
+        rows = np.delete(rows, kept_out.rows)
     held: dict[str, Column] = {}
     spending: Spending | None = None
     last = len(plan.stages) - 1
@@ -170,6 +183,10 @@ def decide_rows(
     if spending is None:
         waited = None if plan.latencies is None else plan.latencies.take(exit_stage)
         spending = Spending(plan.costs.take(exit_stage), waited)
+    if kept_out is not None:
+        spending.cost[kept_out.rows] = 0.0
+        if spending.latency is not None:
+            spending.latency[kept_out.rows] = 0.0
     return Decisions.trusted(
         label=plan.classes.take(known.winner),
         accepted=known.accepted,
@@ -180,6 +197,26 @@ def decide_rows(
         latency=spending.latency,
         share=known.share,
     )
+
+
+class KeptOut(NamedTuple):
+    """The rows that are rejected before anything is bought, and why."""
+
+    rows: NDArray[np.intp]
+    reasons: NDArray[np.object_]
+
+
+def _above_cap(plan: Plan, n_rows: int, stakes: Any) -> KeptOut | None:
+    """Return the rows whose stake is above the cap or not known; None if there are none."""
+    if plan.cap is None:
+        return None
+    if stakes is None:
+        raise plan.cap.lacking()
+    reasons = plan.cap.reasons(stakes)
+    if len(reasons) != n_rows:
+        raise DecisionsError(f"There are {len(reasons)} stakes for {n_rows} rows.")
+    rows = np.flatnonzero(reasons != ACCEPTED)
+    return KeptOut(rows, reasons[rows]) if rows.size else None
 
 
 class Spending(NamedTuple):
@@ -271,6 +308,7 @@ def decide_block(
     *,
     examine: Callable[[Columns], NDArray[np.object_] | None] | None = None,
     probability: NDArray[np.float64] | None = None,
+    stakes: Any = None,
 ) -> Decisions:
     """Drive the loop over columns in memory; `examine` says which rows must not be judged."""
     n_rows = len(next(iter(columns.values())))
@@ -280,4 +318,4 @@ def decide_block(
         found = {f: columns[f] if everything else columns[f][ask.rows] for f in ask.features}
         return Answer(list(found.values()), None if examine is None else examine(found))
 
-    return drive(decide_rows(plan, n_rows, probability=probability), answer)
+    return drive(decide_rows(plan, n_rows, probability=probability, stakes=stakes), answer)

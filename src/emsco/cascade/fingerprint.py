@@ -81,6 +81,8 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
             parts.append((fitted.weights, fitted.intercepts))
         else:
             parts.append((decider.container, _foreign(fitted, seen)))
+    if decider.cap is not None:
+        parts.append(["cap", decider.cap.column, decider.cap.cap])
     if decider.guard is not None:
         guard = decider.guard
         parts.append(guard.to_data() if type(guard) is InputGuard else Pickled(guard))

@@ -195,7 +195,9 @@ class OneRow:
             found: Answer = self._decider.answer(columns, ask.rows)
             return found
 
-        decision: Decision = self._decider.drive(1, answer)[0]
+        cap = self._decider.cap
+        stakes = None if cap is None else [_value(held, cap.column)]
+        decision: Decision = self._decider.drive(1, answer, stakes=stakes)[0]
         return decision
 
     def _judge(self, step: _Step, values: list[Any]) -> tuple[int, float, float]:
@@ -322,7 +324,7 @@ def _is_ordinary(decider: Any) -> bool:
     """Say whether all stages are of the default classifier, and the guard, if any, is ours."""
     is_linear = all(type(stage.judge) is LinearStage for stage in decider.plan.stages)
     is_known = decider.guard is None or type(decider.guard) is InputGuard
-    return is_linear and is_known and decider.final is None
+    return is_linear and is_known and decider.final is None and decider.cap is None
 
 
 def _steps(decider: Any) -> list[_Step]:

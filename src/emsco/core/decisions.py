@@ -18,6 +18,7 @@ INVALID_VALUE = "invalid value"
 INVALID_KEY = "invalid key"
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
+ABOVE_CAP = "above cap"
 # For sources that are fetched live.
 TIMEOUT = "timeout"
 ERROR = "error"
@@ -30,7 +31,7 @@ DEADLINE = "deadline"
 STATE_LOST = "state lost"
 # Why rows are rejected. Where a column or a source is the reason, it is named: "out of range: TSH".
 KINDS = (
-    LOW_CONFIDENCE, INVALID_VALUE, INVALID_KEY, OUT_OF_RANGE, UNSEEN_CATEGORY,
+    LOW_CONFIDENCE, INVALID_VALUE, INVALID_KEY, OUT_OF_RANGE, UNSEEN_CATEGORY, ABOVE_CAP,
     TIMEOUT, ERROR, MISSING, AMBIGUOUS, STALE, CIRCUIT_OPEN, BUDGET, DEADLINE,
     STATE_LOST,
 )  # fmt: skip

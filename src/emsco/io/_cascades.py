@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.stage_plan import make_decider
+from emsco.cascade.stake_cap import StakeCap
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, ThresholdError, require
@@ -58,6 +60,7 @@ from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout
 
 FINAL = frozenset({"final"})  # a key only if there is a final model
+_MORE = FINAL | {"cap"}  # keys of a cascade that only some have
 _CONTAINERS = ("array", "pandas", "polars")
 
 
@@ -65,8 +68,8 @@ def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
     """Store what a fitted cascade decides by; its parameters may have been changed since `fit`."""
     check_is_fitted(cascade)
     decider = cascade.decider_
-    stages = _taken_apart(cascade)
-    return final_to(writer, decider.final) | {
+    stages, cap = _taken_apart(cascade), decider.cap
+    return final_to(writer, decider.final) | ({} if cap is None else {"cap": asdict(cap)}) | {
         "costs": costs_to(decider.costs),
         "design": [list(stage) for stage in decider.design.stages],
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
@@ -77,7 +80,7 @@ def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
 
 def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
     """Read the cascade back."""
-    expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
+    expect_keys(data, "costs", "design", "threshold", "rows", "training", *_MORE & data.keys())
     costs = costs_from(data["costs"])
     final = final_from(reader, data)
     stages = stages_from(reader, data["training"], data["rows"], final, costs.types)
@@ -89,6 +92,9 @@ def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
         check_final(final, guard)
     design = design_from(data["design"], costs)
     decider = make_decider(stages, layout, design, costs, threshold, guard=guard, final=final)
+    if "cap" in data:
+        column, cap = values_of(data["cap"], column=str, cap=float)
+        decider = decider.capped(StakeCap(column, cap))
     return CascadeClassifier.of(
         decider,
         fitted_rows,

@@ -233,7 +233,8 @@ class LiveCascade:
             terms, receipts = self._terms, Receipts(self._terms, len(keys), call)
             needs_values = factors or values is not None or self._log_values
             decisions = None
-            are_few = 0 < len(keys) <= MOST_ROWS and not (refused or needs_values)
+            has_cap = terms.decider.cap is not None  # which the decision loop enforces
+            are_few = 0 < len(keys) <= MOST_ROWS and not (refused or needs_values or has_cap)
             if are_few:
                 decisions = decide_known_rows(terms, have, receipts)
             if decisions is None:
@@ -242,7 +243,8 @@ class LiveCascade:
                     decisions = await decide_fetched_rows(terms.decider, made, len(keys))
             if decisions is None:
                 answer = partial(made.refuse, reason=refused) if refused else made.answer
-                decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
+                loop = decide_rows(terms.decider.plan, len(keys), stakes=_stakes(terms, have))
+                decisions = await drive_async(loop, answer)
             index = np.empty(len(keys), dtype=object)
             index[:] = keys
             decisions = decisions.beside(index=index, receipts=receipts)
@@ -304,6 +306,19 @@ def _read_known(known: Any, n_rows: int) -> dict[str, list[Any]]:
                 f"{n_rows} keys."
             )
     return read
+
+
+def _stakes(terms: LivePlan, known: Mapping[str, list[Any]]) -> list[Any] | None:
+    """Return the stakes of rows, which the caller of a cascade with a cap must send."""
+    cap = terms.decider.cap
+    if cap is None:
+        return None
+    if cap.column not in known:
+        raise SourcesError(
+            f"The cascade accepts no row with a stake above {cap.cap:g}, so every row needs its "
+            f"stake: give {cap.column!r} in " + Parameter("known") + "."
+        )
+    return known[cap.column]
 
 
 def _listed(column: Any) -> list[Any]:

@@ -173,6 +173,13 @@ class Layout:
         columns = read_columns(self._in_order(X), self.names)
         return Rows(self.names, container, columns, X.shape[0], index).only(self.used)
 
+    def read_column(self, X: Any, name: str) -> Column:
+        """Read one column of X, which may belong to no source; of an array, one that `fit` saw."""
+        if container_of(X) != "array" and not (self.labels and name in self.names):
+            return pick_columns(X, [name])[name]
+        refuse_lacking(self.names, [name])
+        return read_columns(unmask(self._in_order(X)), self.names)[name]
+
     def _without_others(self, X: Any) -> Any:
         """Leave out the columns of a frame that `fit` did not see, if it has all that `fit` saw."""
         container = container_of(X)

@@ -162,13 +162,16 @@ class Deployment:
             if not self.sources[name].is_fetched
             for feature in self.decider.costs.columns(name)
         }
-        return tuple(sorted(sent | (used - set(self.features))))
+        cap = self.decider.cap
+        stake = set() if cap is None else {cap.column}
+        return tuple(sorted(sent | stake | (used - set(self.features))))
 
     def example(self, feature: str) -> Any:
         """Make up a value of a feature."""
         reader: ColumnReader | None = self.decider.readers.get(feature)
         if reader is None:
-            return "text" if feature in self.needed else 0.0
+            is_stake = self.decider.cap is not None and feature == self.decider.cap.column
+            return "text" if feature in self.needed and not is_stake else 0.0
         if reader.is_number is not False:
             return 0.0
         levels = reader.known_levels

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from emsco.core.decisions import (
+    ABOVE_CAP,
     AMBIGUOUS,
     INVALID_KEY,
     INVALID_VALUE,
@@ -21,7 +22,9 @@ from emsco.core.decisions import (
 )
 
 # All reasons but those by which the cascade itself rejects rows.
-FAILURES = frozenset(KINDS) - {LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY}
+FAILURES = frozenset(KINDS) - {
+    LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY, ABOVE_CAP,
+}  # fmt: skip
 # Failures that a retry may not meet again.
 PASSING = FAILURES - {MISSING, AMBIGUOUS, INVALID_KEY}
 
