@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier
 
 from emsco import CascadeClassifier
 from emsco.certify import Targets, certify_together
-from emsco.certify._certify import one_row_a_group
+from emsco.certify._certify_together import one_row_a_group
 from emsco.certify.binomial import tail
 from emsco.datasets import load_thyroid
 from emsco.rows.ledger import forget_all

@@ -170,7 +170,7 @@ def _problems(wanted: Sequence[str]) -> str:
             told = [name, f"{target:.1%}"]
             for way in WAYS[:2]:
                 told += _on_fresh(search, found[way][i], X.iloc[fresh], answers)
-            rows.append([*told, found[None][i].by])
+            rows.append([*told, found[None][i].way])
             print(json.dumps(rows[-1]), flush=True)
     header = ["data", "agreement promised", "price by the front", "changed", "price by the ladder",
               "changed", "by default"]  # fmt: skip
@@ -182,7 +182,7 @@ def _certificates(
 ) -> tuple[Certificate, ...]:
     forget_all()  # each way stands for a user with rows of their own
     return certify_together(
-        search, X, None, questions, confidence=savings.CONFIDENCE, by=way, chosen_first=False
+        search, X, None, questions, confidence=savings.CONFIDENCE, way=way, chosen_first=False
     )
 
 
@@ -206,7 +206,7 @@ def _messages() -> str:
         search = ours.search(task.log, prices.in_two_stages())
         for key in _asked():
             target, confidence, way = key
-            outcome = ours.process(search, task.batch, target, confidence, by=way)
+            outcome = ours.process(search, task.batch, target, confidence, way=way)
             found.setdefault(key, []).append(outcome)
             print(json.dumps([draw, *key, outcome.calls, outcome.unlike]), flush=True)
     rows = []

@@ -86,7 +86,7 @@ def _measure(name: str, case: Case, kind: str, stages: str) -> list[list[str]]:
             X.iloc[log],
             agreement=TARGETS,
             confidence=CONFIDENCE,
-            by="front",  # the ladder has an experiment of its own
+            way="front",  # the ladder has an experiment of its own
             random_state=0,
         )
     seconds = time.perf_counter() - start
@@ -235,7 +235,7 @@ def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
         confidence=CONFIDENCE,
         keys=[f"drawn {i}" for i in range(len(X))],
         allow={"repeated rows": "rows are drawn with replacement"},
-        by="front",
+        way="front",
         chosen_first=False,
     )
     listed = _certified(search, counts[:, None], 0.98, 1 - CONFIDENCE)[:, 0]

@@ -110,9 +110,9 @@ def process(
     batch: pd.DataFrame,
     target: float,
     confidence: float,
-    by: str = "front",
+    way: str = "front",
 ) -> Outcome:
-    """Process a batch; `by` is what the certificate tests."""
+    """Process a batch; `way` is what the certificate tests."""
     dear = dear_alone(found.costs_)
     planned = plan(found, target, confidence, len(batch))
     if planned is None:
@@ -125,7 +125,7 @@ def process(
         batch[:rows],
         agreement=target,
         confidence=confidence,
-        by=by,
+        way=way,
     )
     if not certificate.certified:
         return Outcome(rows, len(batch), 0, 0, (spent + (len(batch) - rows) * dear) / len(batch))

@@ -29,7 +29,7 @@ def rows(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 @pytest.fixture
 def cascade() -> CascadeClassifier:
-    """A cascade of two stages that accepts nearly every row, with a cap of 500."""
+    """Fit two stages that accept nearly every row, with a cap of 500."""
     fitted = CascadeClassifier(
         design=StageDesign([0, 1], NAMES), costs={"a": 1, "b": 20}, threshold=0.501
     ).fit(*rows(400, 0))
@@ -133,7 +133,7 @@ def test_a_cap_is_a_number_above_0(cap):
         StakeCap("amount", cap)
 
 
-def test_a_final_model_rejects_no_row(cascade):
+def test_a_final_model_rejects_no_row():
     final = CascadeClassifier().fit(*rows(400, 0))
     fitted = CascadeClassifier(final=final, design=StageDesign([0, 1], NAMES)).fit(*rows(400, 3))
     with pytest.raises(DecisionsError, match="can have no cap"):

@@ -384,7 +384,7 @@ def test_savings_keep_their_order():
     X, y, costs = make_costly_classification(4000, 3, class_sep=2, random_state=0)
     model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X[:800], y[:800])
     search = CascadeSearchCV(costs=costs, final=model, target="agreement", max_stages=2)
-    found = savings(search, X[800:], agreement=[0.9, 0.97], by="front", random_state=0)
+    found = savings(search, X[800:], agreement=[0.9, 0.97], way="front", random_state=0)
     for saving in found.each:
         certificate = saving.certificate
         assert certificate.chosen is None

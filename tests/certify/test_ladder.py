@@ -200,8 +200,8 @@ def fresh(problem):
 
 @pytest.mark.parametrize("agreement", [0.95, 0.98, 0.99])
 def test_what_the_ladder_finds_is_a_candidate_like_any_other(search, fresh, agreement):
-    certificate = certify(search, fresh, agreement=agreement, by="ladder")
-    assert certificate.by == "ladder"
+    certificate = certify(search, fresh, agreement=agreement, way="ladder")
+    assert certificate.way == "ladder"
     assert "Certified by the ladder" in repr(certificate)
     assert Certificate.from_data(certificate.to_data()) == certificate
     best = certificate.select(by="cost")
@@ -219,7 +219,7 @@ def test_what_the_ladder_finds_is_a_candidate_like_any_other(search, fresh, agre
 
 
 def test_a_file_keeps_it(search, fresh, tmp_path):
-    certificate = certify(search, fresh, agreement=0.97, by="ladder")
+    certificate = certify(search, fresh, agreement=0.97, way="ladder")
     cascade = search.cascade(certificate.select(by="cost").candidate)
     cascade.certificate_ = certificate
     dump(cascade, tmp_path / "model.emsco")
@@ -232,26 +232,26 @@ def test_a_file_keeps_it(search, fresh, tmp_path):
 
 def test_the_chosen_candidate_is_certified_too_if_the_ladder_passes_it(search, fresh):
     chosen = search.best_candidate_
-    certificate = certify(search, fresh, agreement=0.95, by="ladder")
+    certificate = certify(search, fresh, agreement=0.95, way="ladder")
     assert certificate.chosen_one is not None
     assert certificate.chosen.tested
     assert certificate.check(search).candidate == chosen
     forget_all()
-    certificate = certify(search, fresh, agreement=0.999, confidence=0.9, by="ladder")
+    certificate = certify(search, fresh, agreement=0.999, confidence=0.9, way="ladder")
     assert certificate.chosen_one is None
     assert "did not get as far" in certificate.chosen.why
 
 
 def test_asking_the_other_way_is_a_second_question(search, fresh):
-    certify(search, fresh, agreement=0.97, by="ladder")
-    certify(search, fresh, agreement=0.97, by="ladder")
+    certify(search, fresh, agreement=0.97, way="ladder")
+    certify(search, fresh, agreement=0.97, way="ladder")
     with pytest.raises(CertificateError, match="second question"):
-        certify(search, fresh, agreement=0.97, by="front")
+        certify(search, fresh, agreement=0.97, way="front")
     forget_all()
     both = certify_together(
-        search, fresh, None, [Targets(agreement=0.97)] * 2, by=["ladder", "front"]
+        search, fresh, None, [Targets(agreement=0.97)] * 2, way=["ladder", "front"]
     )
-    assert [c.by for c in both] == ["ladder", "front"]
+    assert [c.way for c in both] == ["ladder", "front"]
     assert [c.share for c in both] == [0.5, 0.5]
 
 
@@ -259,30 +259,30 @@ def test_by_default_it_is_what_is_predicted_to_cost_less(search, fresh):
     """Told by the search alone: other calibration rows change nothing."""
     for agreement in (0.95, 0.98, 0.99):
         forget_all()
-        ways = {certify(search, fresh[:1200], agreement=agreement).by}
-        ways |= {certify(search, fresh[1200:2400], agreement=agreement).by}
+        ways = {certify(search, fresh[:1200], agreement=agreement).way}
+        ways |= {certify(search, fresh[1200:2400], agreement=agreement).way}
         assert len(ways) == 1
 
 
 def test_other_targets_and_single_cascades_are_certified_by_the_front(search, fresh):
     with pytest.raises(CertificateError, match="agreement` alone, not `max_cost`"):
-        certify(search, fresh, agreement=0.97, max_cost=5, by="ladder")
+        certify(search, fresh, agreement=0.97, max_cost=5, way="ladder")
     with pytest.raises(CertificateError, match="needs a search"):
-        certify(search.best_cascade_, fresh, agreement=0.97, by="ladder")
+        certify(search.best_cascade_, fresh, agreement=0.97, way="ladder")
     with pytest.raises(CertificateError, match="did you mean 'ladder'"):
-        certify(search, fresh, agreement=0.97, by="lader")
-    assert certify(search, fresh, agreement=0.97, max_cost=50).by == "front"
+        certify(search, fresh, agreement=0.97, way="lader")
+    assert certify(search, fresh, agreement=0.97, max_cost=50).way == "front"
 
 
 def test_rows_that_have_shown_figures_are_no_ground_for_a_ladder(search, fresh):
     search.score_front(fresh)
     with pytest.raises(CertificateError, match="have shown figures"):
-        certify(search, fresh, agreement=0.97, by="ladder")
-    assert certify(search, fresh, agreement=0.97).by == "front"
+        certify(search, fresh, agreement=0.97, way="ladder")
+    assert certify(search, fresh, agreement=0.97).way == "front"
 
 
 def test_too_few_rows_are_said_to_be(search, fresh):
-    certificate = certify(search, fresh[:100], agreement=0.99, by="ladder")
+    certificate = certify(search, fresh[:100], agreement=0.99, way="ladder")
     assert not certificate.certified
     assert certificate.needed_rows == 459
     assert Certificate.from_data(certificate.to_data()) == certificate
@@ -293,8 +293,8 @@ def test_savings_are_found_in_both_ways(problem):
     search = copy.deepcopy(found)
     for way in ("front", "ladder"):
         forget_all()
-        one = savings(search, X, agreement=[0.95, 0.98], by=way, random_state=0)
-        assert {saving.certificate.by for saving in one.each} == {way}
+        one = savings(search, X, agreement=[0.95, 0.98], way=way, random_state=0)
+        assert {saving.certificate.way for saving in one.each} == {way}
         for saving in one.each:
             assert saving.best is not None
             assert len(saving.changed) <= (1 - saving.agreement) * len(one.certified_on)

@@ -91,13 +91,13 @@ def test_the_ladder_or_the_front_is_asked_for_and_told(folder, logged, tmp_path)
     asked = ("--answers", "verdict", "--stages", "logistic", "--agreement", 0.9, "--json")
     for way in ("ladder", "front"):
         model = tmp_path / f"{way}.emsco"
-        told = ask(folder, log, *asked, "--certify-by", way, "--out", model).out
+        told = ask(folder, log, *asked, "--way", way, "--out", model).out
         (saving,) = json.loads(told)["savings"]
         assert (saving["by"], saving["certified"]) == (way, True)
-        assert load(model).certificate_.by == way
-    refused = call("certify", model, log, "--agreement", 0.9, "--certify-by", "ladder")
+        assert load(model).certificate_.way == way
+    refused = call("certify", model, log, "--agreement", 0.9, "--way", "ladder")
     assert refused.code == 2
-    assert "`--certify-by ladder` needs a search" in refused.err
+    assert "`--way ladder` needs a search" in refused.err
 
 
 def test_stages_may_be_boosted_trees(folder, logged, tmp_path):

@@ -244,9 +244,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         cascade.decider_, cascade.fitted_rows_ = decider, fitted_rows
         return cascade
 
-    def decide(
-        self, X: Any, *, stake: ArrayLike | None = None, factors: bool = False
-    ) -> Decisions:
+    def decide(self, X: Any, *, stake: ArrayLike | None = None, factors: bool = False) -> Decisions:
         """Decide rows: buy stage by stage, exit when confident, and otherwise reject.
 
         A frame is read by name: it must have the columns of the sources used; other columns are

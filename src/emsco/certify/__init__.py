@@ -10,8 +10,16 @@ along one path of thresholds, from strict to loose.
 
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._certificate import Certificate, problem_with
-from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
-from emsco.certify._certify import certify, certify_together
+from emsco.certify._certified_bounds import CertifiedBounds
+from emsco.certify._certified_candidate import (
+    CertifiedCandidate,
+    CertifiedGroup,
+    ChosenCandidate,
+)
+from emsco.certify._certify import certify
+from emsco.certify._certify_together import certify_together
+from emsco.certify._group_terms import GroupTerms
+from emsco.certify._stake_terms import StakeTerms
 from emsco.certify._targets import Shortfall, Targets
 from emsco.certify.binomial import required_rows
 from emsco.rows.ledger import keep_ledger
@@ -20,8 +28,11 @@ __all__ = [
     "Certificate",
     "CertifiedBounds",
     "CertifiedCandidate",
+    "CertifiedGroup",
     "ChosenCandidate",
+    "GroupTerms",
     "Shortfall",
+    "StakeTerms",
     "Targets",
     "certify",
     "certify_together",

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from emsco._utils.text_table import html_table, numbered_rows, text_table
+from emsco._utils.text_table import html_table, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate, RequestedBound
+from emsco.certify._certificate_data import certificate_from, certificate_to
+from emsco.certify._certificate_text import rows_sentence, sentence_of, table_of
+from emsco.certify._certified_bounds import RequestedBound
+from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate
+from emsco.certify._group_terms import GroupTerms
 from emsco.certify._path import BY_LADDER, FRONT, LADDER
-from emsco.certify._serialization import (
-    expect,
-    expect_keys,
-    number,
-    shortfall_from,
-    targets_from,
-    texts,
-    whole,
-)
-from emsco.certify._targets import Shortfall, Targets, percent, percentage
-from emsco.certify.binomial import check_between
-from emsco.core.front import learners_of
-from emsco.core.measure import share_of
-from emsco.core.measures import MEASURES, columns
+from emsco.certify._stake_terms import StakeTerms, with_cap
+from emsco.certify._targets import Shortfall, Targets, percent
+from emsco.core.measures import MEASURES
 from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
-_POINTS = "all thresholds that the ladder could have reached"
 _BEST = ("cost", "coverage", "accuracy")  # what a certified candidate can be chosen by
 
 
@@ -70,8 +62,13 @@ class Certificate:
         not promised.
     left_out : int, default=0
         The number of calibration rows left out because they are copies of others.
-    by : {"front", "ladder"}, default="front"
+    way : {"front", "ladder"}, default="front"
         What was tested: candidates of the front, or thresholds of one design from strict to loose.
+    stake : StakeTerms or None, default=None
+        If shares are those of a stake: its column and cap, and on how much the certificate rests.
+        Candidates are evaluated on the calibration rows that were kept by the coin.
+    groups : GroupTerms or None, default=None
+        If the promise is by group: the groups, and whether it is for every one of them.
     """
 
     targets: Targets
@@ -90,7 +87,9 @@ class Certificate:
     filters: tuple[str, ...] = ()
     least_coverage: float = 0.0
     left_out: int = 0
-    by: str = FRONT
+    way: str = FRONT
+    stake: StakeTerms | None = None
+    groups: GroupTerms | None = None
 
     @property
     def certified(self) -> bool:
@@ -112,25 +111,7 @@ class Certificate:
 
         Without a promise, the reason why there is none.
         """
-        if not self.certified:
-            return f"Not certified: {'; '.join(map(str, self.shortfalls))}."
-        grouped = self.rows + self.left_out < self.rows_given
-        risk = (1 - self.confidence) * self.share
-        sure = f"{100 - percentage(risk):.12g}%"
-        unit = "groups" if grouped else "rows"
-        alike = f"new {unit} resemble the calibration {unit}"
-        plain = (
-            f"With {sure} confidence, {self.targets.promise(self.unit)}"
-            f"{', counting one random row per group' if grouped else ''}, provided that {alike}."
-        )
-        drawn = f"{self.rows:,} calibration rows{', one from each group' if grouped else ''}"
-        future = "a random row of a random new group is" if grouped else "future rows are"
-        exact = (
-            f"More exactly, over the random draw of the {drawn}, the probability of certifying any "
-            f"cascade that actually {self.targets.broken(self.unit)} is at most "
-            f"{percent(risk)}, if {future} exchangeable with the calibration rows."
-        )
-        return " ".join([plain, exact, *self.doubts])
+        return sentence_of(self)
 
     @property
     def chosen_one(self) -> CertifiedCandidate | None:
@@ -160,7 +141,7 @@ class Certificate:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes beside the promise: the ladder, the choice, and which candidates were left out."""
-        notes = [BY_LADDER] * (self.by == LADDER)
+        notes = [BY_LADDER] * (self.way == LADDER)
         if self.chosen is not None:
             notes.append(self.chosen.sentence(self.chosen_one))
         if self.filters:
@@ -169,7 +150,18 @@ class Certificate:
                 + Message("; ").join(self.filters)
                 + ". This is a filter, not a promise."
             )
+        if self.stake is not None:
+            notes.append(self.stake.note(self.rows))
+        if self.groups is not None:
+            notes.append(self.groups.note)
+            if self.certified and self.shortfalls:
+                notes.append(f"Not listed: {'; '.join(map(str, self.shortfalls))}.")
         return tuple(notes)
+
+    @property
+    def groups_passed(self) -> tuple[Any, ...]:
+        """The groups in which all certified candidates keep the targets; () if not by group."""
+        return tuple(own.group for own in self.candidates[0].groups) if self.candidates else ()
 
     def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
         """Choose a certified candidate: the lowest cost, or the highest coverage or accuracy.
@@ -236,12 +228,67 @@ class Certificate:
         """Return the certified candidate of a cascade, or of a search's choice, or raise."""
         found = self._find(model)
         if found is None:
+            enforced = (
+                ""
+                if self.stake is None or self._is_capped(model)
+                else (
+                    f" Its cap on {self.stake.column!r}, {self.stake.cap:,.10g}, is not enforced: "
+                    "use the cascade that `certificate.enforce(model)` returns."
+                )
+            )
             raise CertificateError(
                 "The certificate does not hold for this cascade: its fingerprint matches none of "
-                f"the {len(self.candidates)} certified cascades. It was fitted again, changed, or "
-                "never certified, and needs its own certificate on rows that were not used yet."
+                f"the {len(self.candidates)} certified cascades."
+                + (
+                    enforced
+                    or " It was fitted again, changed, or never certified, and needs its own "
+                    "certificate on rows that were not used yet."
+                )
             )
         return found
+
+    def enforce(self, model: CascadeClassifier | CascadeSearchCV) -> CascadeClassifier:
+        """Return a certified cascade that rejects all rows with a stake above the cap.
+
+        A certificate of shares of a stake is about this cascade, and not about the one without the
+        cap. It needs the stake of every row: `decide(X, stake=)`, or the column in X, in a file or
+        among the `known` values of a live row. Without stakes, it raises an error.
+
+        Parameters
+        ----------
+        model : CascadeClassifier or CascadeSearchCV
+            A certified cascade, or the search that has chosen it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from emsco import CascadeClassifier
+        >>> from emsco.certify import certify
+        >>> from emsco.datasets import make_costly_classification
+        >>> X, y, costs = make_costly_classification(3000, 3, class_sep=3, random_state=0)
+        >>> stake = np.random.default_rng(0).uniform(1, 100, len(y))
+        >>> cascade = CascadeClassifier(costs=costs).fit(X[:1000], y[:1000])
+        >>> certificate = certify(
+        ...     cascade, X[1000:], y[1000:], accuracy=0.9, stake=stake[1000:], cap=80
+        ... )
+        >>> certificate.holds_for(cascade)
+        False
+        >>> capped = certificate.enforce(cascade)
+        >>> capped.decide(X[:2], stake=[50, 90]).reason.tolist()
+        ['', 'above cap: stake']
+        """
+        if self.stake is None:
+            raise CertificateError("This certificate has no cap on stakes, so none is enforced.")
+        cascade = model if isinstance(model, CascadeClassifier) else model.best_cascade_
+        capped = with_cap(cascade, self.stake.rule)
+        self.check(capped)
+        capped.certificate_ = self
+        return capped
+
+    def _is_capped(self, model: CascadeClassifier | CascadeSearchCV) -> bool:
+        """Return whether a model enforces the cap of the certificate."""
+        decider = getattr(getattr(model, "best_cascade_", model), "decider_", None)
+        return decider is not None and self.stake is not None and decider.cap == self.stake.rule
 
     def _find(self, model: CascadeClassifier | CascadeSearchCV) -> CertifiedCandidate | None:
         is_cascade = isinstance(model, CascadeClassifier)
@@ -265,129 +312,25 @@ class Certificate:
         >>> Certificate.from_data(certificate.to_data()) == certificate
         True
         """
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        known = [c.candidate.design.names for c in (*self.candidates, self.chosen) if c is not None]
-        names = known[0] if known else None
-        data = own | {
-            "targets": self.targets.to_dict(),
-            "sources": None if names is None else list(names),
-            "candidates": [candidate.to_data() for candidate in self.candidates],
-            "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],
-            "doubts": list(self.doubts),
-            "chosen": None if self.chosen is None else self.chosen.to_data(),
-            "filters": list(map(str, self.filters)),
-        }
-        if self.by == FRONT:  # what files said before there was anything else
-            del data["by"]
-        return data
+        return certificate_to(self)
 
     @classmethod
     def from_data(cls, data: Any) -> Certificate:
         """Rebuild a certificate from the values of `to_data`, or raise if they are invalid."""
         try:
-            return cls._from_data(data)
+            return certificate_from(cls, data)
         except CertificateError:
             raise
         except (EmscoError, TypeError, ValueError) as error:  # of a part that checks itself
             raise CertificateError(f"The data does not describe a certificate: {error}") from error
 
-    @classmethod
-    def _from_data(cls, data: Any) -> Certificate:
-        by = data.get("by", FRONT) if isinstance(data, dict) else FRONT
-        own = [field.name for field in fields(cls) if field.name != "by" or by != FRONT]
-        expect_keys(data, [*own, "sources"])
-        chosen = data["chosen"]
-        check_between("confidence", number(data["confidence"], "confidence"))
-        sources = data["sources"]
-        names = None if sources is None else texts(sources, "sources")
-        rows_given = whole(data["rows_given"], "rows given")
-        twins = data["twins"]
-        certificate = cls(
-            targets=targets_from(data["targets"]),
-            confidence=data["confidence"],
-            share=number(data["share"], "share", 0, 1),
-            rows=whole(data["rows"], "rows", rows_given),
-            rows_given=rows_given,
-            tried=whole(data["tried"], "number of candidates"),
-            candidates=tuple(
-                CertifiedCandidate.from_data(one, names)
-                for one in expect(data["candidates"], list, "candidates")
-            ),
-            shortfalls=tuple(map(shortfall_from, expect(data["shortfalls"], list, "shortfalls"))),
-            rows_fingerprint=expect(data["rows_fingerprint"], str, "fingerprint of rows"),
-            twins=None if twins is None else whole(twins, "twins", rows_given),
-            unit=expect(data["unit"], str, "unit"),
-            doubts=texts(data["doubts"], "doubts"),
-            chosen=None if chosen is None else ChosenCandidate.from_data(chosen, names),
-            filters=texts(data["filters"], "filters"),
-            least_coverage=number(data["least_coverage"], "least coverage", 0, 1),
-            left_out=whole(data["left_out"], "rows left out", rows_given),
-            by=by,
-        )
-        if (
-            by not in (FRONT, LADDER)
-            or not certificate.rows
-            or certificate.rows + certificate.left_out > rows_given
-            or not certificate.share
-            or len(certificate.candidates) > certificate.tried
-            or (certificate.candidates and certificate.shortfalls)
-            or any(c.evaluation.rows != certificate.rows for c in certificate.candidates)
-            or len({c.bounds.labels() for c in certificate.candidates}) > 1
-        ):
-            raise CertificateError("A certificate has counts that contradict one another.")
-        return certificate
-
-    def _table(self) -> Any:
-        """Return the header, rows and caption of the table of certified candidates."""
-        among = f"the {self.tried:,} candidates that could have been listed"
-        caption = (
-            f"All these bounds hold at once, with a confidence of their own as high as that of the "
-            f"promise. They are adjusted for {_POINTS if self.by == LADDER else among}, so they "
-            f"are wider than the promise, which needs no adjustment. {self._rows_sentence()}"
-        )
-        return *self._cells(), caption
-
-    def _cells(self) -> tuple[list[str], list[list[object] | None]]:
-        """Return the header and the rows of a table; a star marks the chosen candidate.
-
-        Figures are as counted on the calibration rows, by class too; bounds come last.
-        """
-        evaluations = [one.evaluation for one in self.candidates]
-        table: dict[str, list[object]] = {
-            "design": [str(one.candidate.design) for one in self.candidates],
-            "threshold": [one.candidate.threshold for one in self.candidates],
-            **learners_of([one.candidate for one in self.candidates]),
-            "accepted": [int(e.accepted) for e in evaluations],
-            "wrong": [int(e.accepted - e.right) for e in evaluations],
-            "coverage": [e.coverage for e in evaluations],
-            "cost": [e.cost for e in evaluations],
-        }
-        for label in evaluations[0].class_rows:
-            for measure in columns(by_class=True)[:2]:
-                shares = [share_of(*measure.count(e, label)) for e in evaluations]
-                table[measure.name_of(label)] = [*shares]
-        for bounds in zip(*map(self.bounds_asked, self.candidates), strict=True):
-            table[bounds[0].head] = [bound.value for bound in bounds]
-        header, rows = numbered_rows(table)
-        chosen = self.chosen_one
-        for row in rows:
-            if row is not None and chosen is not None and row[0] == self.candidates.index(chosen):
-                row[0] = f"*{row[0]}"
-        return header, rows
-
-    def _rows_sentence(self) -> str:
-        used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
-        if self.twins is None:
-            return f"{used}."
-        return f"{used}; {self.twins:,} equal a fitted row in every value."
-
     def __repr__(self) -> str:
-        table = text_table(*self._table()) if self.candidates else self._rows_sentence()
+        table = text_table(*table_of(self)) if self.candidates else rows_sentence(self)
         return "\n".join([self.sentence, *self.notes, table])
 
     def _repr_html_(self) -> str:
         paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
-        table = html_table(*self._table()) if self.candidates else escape(self._rows_sentence())
+        table = html_table(*table_of(self)) if self.candidates else escape(rows_sentence(self))
         return f"{paragraphs}{table}"
 
 

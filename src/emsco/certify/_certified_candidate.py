@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import cell
+from emsco.certify._certified_bounds import CertifiedBounds
 from emsco.certify._serialization import (
-    by_label,
     candidate_from,
     candidate_to,
     evaluation_from,
@@ -20,101 +18,57 @@ from emsco.certify._serialization import (
     number,
     whole,
 )
-from emsco.certify._targets import COMMON, Targets
-from emsco.certify.binomial import cost_upper, lower, upper
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
-from emsco.core.measure import Measure
-from emsco.core.measures import MEASURES
 from emsco.exceptions import CertificateError
 
-_FOR_ALL = 4  # bounds, besides those by label: accuracy, coverage twice, cost
-_ALWAYS = ("rejected", "precision")  # measures by label whose bounds, if any, are in every file
 
+@dataclass(frozen=True)
+class CertifiedGroup:
+    """What a certificate says of one group of rows, as a certified candidate decides them.
 
-class CertifiedBounds(NamedTuple):
-    """Bounds on a candidate's true figures; all bounds of a certificate hold at once.
-
-    `others` has the bounds on measures that were asked for and have none otherwise, by label; they
-    are attributes, too, such as `rejected`.
+    Parameters
+    ----------
+    group : str, int, float or bool
+        The group.
+    evaluation : Evaluation
+        The evaluation on its calibration rows.
+    reached : tuple of int
+        The number of its calibration rows that bought each stage.
+    p_value : float
+        The p-value of the hypothesis that some target is broken in this group.
+    bounds : CertifiedBounds
+        Bounds on its true figures; those of all groups hold at once.
     """
 
-    accuracy: float
-    coverage: tuple[float, float]
-    cost: float
-    missed: Mapping[Any, float]
-    others: Mapping[str, Mapping[Any, float]] = FrozenMapping()
+    group: Any
+    evaluation: Evaluation
+    reached: tuple[int, ...]
+    p_value: float
+    bounds: CertifiedBounds
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain values and lists of them."""
+        return {
+            "group": self.group,
+            **evaluation_to(self.evaluation, "fresh"),
+            "reached": list(self.reached),
+            "p_value": self.p_value,
+            **self.bounds.to_data(),
+        }
 
     @classmethod
-    def of(
-        cls,
-        evaluation: Evaluation,
-        reached: Sequence[int],
-        prices: Sequence[float],
-        labels: Sequence[Any],
-        targets: Targets,
-        level: float,
-    ) -> CertifiedBounds:
-        """Return Clopper and Pearson's bounds, each false with a probability of at most its part.
-
-        The level is shared evenly by all of them.
-        """
-        own = {
-            measure: value if measure.is_by_class else [None]
-            for measure, value in targets.measures()
-            if measure.target not in COMMON
-        }
-        level /= _FOR_ALL + len(labels) + sum(map(len, own.values()))
-        rows, accepted = evaluation.rows, evaluation.accepted
-
-        def bounds(measure: Measure, labels: Iterable[Any]) -> Mapping[Any, float]:
-            bound = lower if measure.is_better_high else upper
-            counts = {label: measure.count(evaluation, label) for label in labels}
-            return FrozenMapping({c: float(bound(*count, level)) for c, count in counts.items()})
-
+    def from_data(cls, data: Any) -> CertifiedGroup:
+        """Rebuild it from the values of `to_data`."""
+        own = ["group", *evaluation_keys("fresh"), "reached", "p_value"]
+        expect_keys(data, [*own, *CertifiedBounds.keys_in(data)])
         return cls(
-            accuracy=float(lower(evaluation.right, accepted, level)),
-            coverage=(float(lower(accepted, rows, level)), float(upper(accepted, rows, level))),
-            cost=float(cost_upper(reached, prices, level)),
-            missed=bounds(MEASURES["missed"], labels),
-            others=FrozenMapping({m.name: bounds(m, labels) for m, labels in own.items()}),
+            data["group"],
+            evaluation_from(data, "fresh"),
+            tuple(whole(n, "rows of a group") for n in expect(data["reached"], list, "reached")),
+            number(data["p_value"], "p-value", 0, 1),
+            CertifiedBounds.from_data(data),
         )
-
-    @property
-    def agreement(self) -> float:
-        """The bound on the agreement: with a final model, every row is accepted."""
-        return self.accuracy
-
-    def __getattr__(self, name: str) -> Mapping[Any, float]:
-        if name not in MEASURES:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
-        return self.others.get(name, FrozenMapping())
-
-    def labels(self) -> frozenset[Any]:
-        """Return the labels that bounds by label name, with their measures."""
-        named = {"missed": self.missed, **self.others}
-        return frozenset((name, label) for name, own in named.items() for label in own)
-
-    def on(self, measure: Measure) -> Mapping[Any, float]:
-        """Return the bounds on a measure by label; None stands for all rows."""
-        own = getattr(self, measure.name)
-        if isinstance(own, Mapping):
-            return own
-        return {None: own[0] if isinstance(own, tuple) else own}
-
-
-class RequestedBound(NamedTuple):
-    """One bound that was asked for: its measure, label, value, and a phrase."""
-
-    measure: Measure
-    label: Any
-    value: float
-    phrase: str
-
-    @property
-    def head(self) -> str:
-        """The header of its column in a table."""
-        return f"{self.measure.name_of(self.label)} {'>=' if self.measure.is_better_high else '<='}"
 
 
 @dataclass(frozen=True)
@@ -152,6 +106,7 @@ class CertifiedCandidate:
     p_value: float
     bounds: CertifiedBounds
     keeps: bool = True
+    groups: tuple[CertifiedGroup, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return the candidate as plain values and lists of them."""
@@ -162,23 +117,18 @@ class CertifiedCandidate:
             "reached": list(self.reached),
             "prices": list(self.prices),
             "p_value": self.p_value,
-            "least_accuracy": self.bounds.accuracy,
-            "coverage": list(self.bounds.coverage),
-            "most_cost": self.bounds.cost,
-            "labels": list(self.bounds.missed),
-            "most_missed": list(self.bounds.missed.values()),
+            **self.bounds.to_data(),
         }
-        for name in dict.fromkeys([*_ALWAYS, *self.bounds.others]):
-            bounds, (labels, limits) = getattr(self.bounds, name), _keys_of(name)
-            data |= {labels: list(bounds), limits: list(bounds.values())}
+        if self.groups:
+            data["groups"] = [group.to_data() for group in self.groups]
         return data if self.keeps else data | {"keeps": False}
 
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
-        others = [name for name in MEASURES if name in _ALWAYS or _keys_of(name)[0] in data]
-        more = {"keeps", "learner"} & data.keys() if isinstance(data, dict) else ()
-        expect_keys(data, [*_KEYS, *more, *(key for name in others for key in _keys_of(name))])
+        optional = {"keeps", "learner", "groups"}
+        more = optional & data.keys() if isinstance(data, dict) else ()
+        expect_keys(data, [*_KEYS, *more, *CertifiedBounds.keys_in(data)])
         if "keeps" in data and data["keeps"] is not False:
             raise CertificateError("A certificate says `keeps` only of a candidate that does not.")
         candidate = candidate_from(data, names)
@@ -187,24 +137,13 @@ class CertifiedCandidate:
             whole(n, "rows that bought a stage") for n in expect(data["reached"], list, "reached")
         )
         prices = tuple(number(price, "price") for price in expect(data["prices"], list, "prices"))
-        low, high = (
-            number(share, "coverage", 0, 1) for share in expect(data["coverage"], list, "coverage")
-        )
-        missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
-        own = {
-            name: by_label(data[labels], data[limits], f"bounds of {name}")
-            for name, (labels, limits) in ((name, _keys_of(name)) for name in others)
-        }
         if (
             {len(reached), len(prices)} != {candidate.design.n_stages}
-            or reached[0] != evaluation.rows
+            or reached[0] < evaluation.rows
             or list(reached) != sorted(reached, reverse=True)
-            or low > high
-            or any(bound > 1 for bounds in (missed, *own.values()) for bound in bounds.values())
         ):
-            raise CertificateError(
-                "A certificate has counts or bounds that contradict one another."
-            )
+            raise CertificateError("A certificate has counts that contradict one another.")
+        groups = [] if "groups" not in data else expect(data["groups"], list, "groups")
         return cls(
             candidate,
             expect(data["fingerprint"], str, "fingerprint"),
@@ -212,27 +151,16 @@ class CertifiedCandidate:
             reached,
             prices,
             number(data["p_value"], "p-value", 0, 1),
-            CertifiedBounds(
-                accuracy=number(data["least_accuracy"], "accuracy", 0, 1),
-                coverage=(low, high),
-                cost=number(data["most_cost"], "cost"),
-                missed=missed,
-                others=FrozenMapping({name: bounds for name, bounds in own.items() if bounds}),
-            ),
+            CertifiedBounds.from_data(data),
             keeps="keeps" not in data,
+            groups=tuple(CertifiedGroup.from_data(own) for own in groups),
         )
 
 
 _KEYS = [
     "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
-    *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
-    "most_cost", "labels", "most_missed",
+    *evaluation_keys("fresh"), "reached", "prices", "p_value",
 ]  # fmt: skip
-
-
-def _keys_of(name: str) -> tuple[str, str]:
-    """Return the keys of the labels and the bounds of a measure in a file."""
-    return f"{name}_labels", f"{'least' if MEASURES[name].is_better_high else 'most'}_{name}"
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,17 @@
-"""Certify cascades: refuse rows that are not fresh, and answer questions on the others."""
+"""Certify cascades on rows that they have not seen."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from hashlib import sha256
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing, check_random_state
+from numpy.typing import ArrayLike
 
 from emsco.cascade import CascadeClassifier
-from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
 from emsco.certify._certificate import Certificate
-from emsco.certify._fresh_rows import (
-    UNKNOWN_LABELS,
-    check_allow,
-    check_fresh,
-    check_near_copies,
-    recorded,
-    refuse_known_groups,
-)
-from emsco.certify._hypothesis_family import family_of
-from emsco.certify._hypothesis_tests import CandidateCounts, answer
-from emsco.certify._ladder import answer_by_ladder, check_by, ladder_or_front, refuse_seen
-from emsco.certify._path import FRONT, LADDER
+from emsco.certify._certify_together import certify_together
 from emsco.certify._targets import Targets
-from emsco.certify._validation import (
-    check_columns,
-    check_final,
-    check_known,
-    check_model,
-    check_shares,
-    labels_of,
-    truth_of,
-)
-from emsco.certify.binomial import check_between
-from emsco.core.validation import read_groups
-from emsco.rows.fitted_rows import FittedRows
-from emsco.rows.ledger import ledger_of
-from emsco.rows.row_hashes import hash_exactly
-from emsco.rows.row_sketch import Sketch
 from emsco.search import CascadeSearchCV
 
 
@@ -55,7 +24,11 @@ def certify(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     share: float | None = None,
-    by: str | None = None,
+    way: str | None = None,
+    stake: str | ArrayLike | None = None,
+    cap: float | None = None,
+    by: str | ArrayLike | None = None,
+    every: bool = True,
     allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
@@ -113,12 +86,25 @@ def certify(
     share : float, default=None
         The part of 1 - `confidence` used here. None: all of it. Use `certify_together` to ask
         several questions on the same rows.
-    by : {"ladder", "front"}, default=None
+    way : {"ladder", "front"}, default=None
         What is tested. "front": candidates of the front, or the cascade itself. "ladder", for
         `agreement` of a search alone: thresholds of one design (of the chosen candidate, if it has
         a stage before the final model), as dense as the scores, from strict to loose; what is found
         is a candidate with thresholds of its own. It is part of the question. None: what the
         figures of the search predict to cost less per row.
+    stake : array or str, default=None
+        What is at stake in each row, such as an amount, or the column of X that holds it: all
+        shares are then shares of the stake. It needs a `cap`.
+    cap : float, default=None
+        The largest stake of a row that may be accepted, fixed before the rows are looked at. Rows
+        above it go to review, and `Certificate.enforce` returns the cascade that does so. The lower
+        the cap, the fewer rows are needed: they count as the sum of the stakes over the cap.
+    by : array or str, default=None
+        The group of each row, such as the sex or the region of a person, or the column of X that
+        holds it: all targets must hold in each group.
+    every : bool, default=True
+        With `by`: whether candidates are certified that keep the targets in every group. False:
+        list the groups in which the chosen candidate, or the cascade, keeps them.
     allow : mapping of str to str, default=None
         What would otherwise be refused, and why it is right for these rows: "known rows" (equal
         to fitted ones), "repeated rows" (equal to one another), "near copies" (close together, in
@@ -170,7 +156,7 @@ def certify(
     >>> X, y, costs = make_costly_classification(2000, 3, class_sep=3, random_state=4)
     >>> model = HistGradientBoostingClassifier(random_state=0).fit(X[:500], y[:500])
     >>> stages = CascadeSearchCV(costs=costs, final=model, target="agreement", random_state=0)
-    >>> certificate = certify(stages.fit(X[500:1000]), X[1000:], agreement=0.95, by="ladder")
+    >>> certificate = certify(stages.fit(X[500:1000]), X[1000:], agreement=0.95, way="ladder")
     >>> found = certificate.select(by="cost")
     >>> print(f"{found.candidate.design}: {found.evaluation.cost:.1f} of {costs.total:g}")
     s0 | s2 | s1: 3.6 of 7
@@ -186,182 +172,13 @@ def certify(
         groups=groups,
         keys=keys,
         shares=[1.0 if share is None else share],
+        way=way,
+        stake=stake,
+        cap=cap,
         by=by,
+        every=every,
         allow=allow,
         ledger=ledger,
         random_state=random_state,
         final_fitted_elsewhere=final_fitted_elsewhere,
     )[0]
-
-
-def certify_together(
-    model: CascadeSearchCV | CascadeClassifier,
-    X: Any,
-    y: ArrayLike | None,
-    questions: Sequence[Targets],
-    *,
-    confidence: float = 0.99,
-    groups: ArrayLike | None = None,
-    keys: ArrayLike | None = None,
-    shares: Sequence[float] | None = None,
-    by: str | Sequence[str | None] | None = None,
-    allow: Mapping[str, str] | None = None,
-    ledger: str | os.PathLike[str] | None = None,
-    random_state: Any = None,
-    final_fitted_elsewhere: bool = False,
-    chosen_first: bool = True,
-) -> tuple[Certificate, ...]:
-    """Ask several questions on one set of rows, all of them before any answer is known.
-
-    Parameters
-    ----------
-    model, X, y, confidence, groups, keys, ledger, random_state, final_fitted_elsewhere, allow
-        As in `certify`; the confidence is that of all answers together.
-    questions : sequence of Targets
-        The targets of each question, certified separately.
-    shares : sequence of float, default=None
-        The part of 1 - `confidence` that each question uses, with a sum of at most 1. None: equal
-        parts.
-    by : {"ladder", "front"} or a sequence of them, default=None
-        As in `certify`, for all questions or for each. The same targets may be asked in both ways.
-    chosen_first : bool, default=True
-        Whether the chosen candidate of a search is tested first. False: nothing was chosen, so it
-        is treated like any other, and only candidates that miss the targets are left out.
-
-    Examples
-    --------
-    >>> from emsco import CascadeSearchCV
-    >>> from emsco.certify import Targets, certify_together
-    >>> from emsco.datasets import make_costly_classification
-    >>> X, y, costs = make_costly_classification(2000, 3, class_sep=3, random_state=1)
-    >>> search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0)
-    >>> search = search.fit(X[:1000], y[:1000])
-    >>> questions = [Targets(accuracy=0.9), Targets(accuracy=0.999)]
-    >>> [c.certified for c in certify_together(search, X[1000:], y[1000:], questions)]
-    [True, False]
-    """
-    check_between("confidence", confidence)
-    allowed = check_allow(allow)
-    parts = check_shares(questions, shares)
-    check_model(model, questions)
-    ways = check_by(by, questions, model)
-    truth = labels_of(model, X, truth_of(model, questions[0], X, y))
-    why = allowed.get(UNKNOWN_LABELS)
-    # Without `y` the truth is what a final model answers.
-    doubts = () if y is None else check_known(truth, model.classes_, why)
-    doubts += check_final(model, questions[0], fitted_elsewhere=final_fitted_elsewhere)
-    drawn = np.arange(len(truth))
-    if groups is not None:
-        drawn = one_row_a_group(read_groups(groups, len(truth)), random_state)
-    layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
-    known = layout.read_known(X)
-    families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
-    check_columns(known, model, families)
-    columns, fitted = known.columns, model.fitted_rows_
-    # If rows cannot be compared with the fitted ones, questions can still be recorded.
-    if not fitted.sets:
-        fitted = FittedRows(sets=(tuple(columns),), names=tuple(columns))
-    elif not any(columns.keys() >= set(names) for names in fitted.sets):
-        fitted = replace(fitted, sets=(*fitted.sets, tuple(columns)))
-    hashed = fitted.look(known, keys)
-    if groups is not None:
-        refuse_known_groups(np.asarray(groups), fitted)
-    checked = check_fresh(hashed.take(drawn), fitted, allowed)
-    n_drawn = len(drawn)
-    drawn = drawn[~checked.copies]
-    different = drawn[np.unique(hashed.views[0].hashes[0][drawn], return_index=True)[1]]
-    near = check_near_copies(columns, truth, different, allowed)
-    exact = hash_exactly(columns)
-    labelled = np.sort(exact + hash_exactly({"label": truth}))  # whatever the order of the rows
-    rows_fingerprint = sha256(labelled.tobytes()).hexdigest()
-    decides = digest_of(_deciding(model))
-    filters = [family.floors.describe() for family in families]
-    ladders = [
-        ladder_or_front(model, targets, way, family, len(drawn), (1 - confidence) * part)
-        for targets, way, family, part in zip(questions, ways, families, parts, strict=True)
-    ]
-    digests = [
-        digest_of(
-            [
-                targets.digested(),
-                part,
-                confidence,
-                decides,
-                rows_fingerprint,
-                np.sort(exact[drawn]),
-                # Without a choice or a filter, the targets alone say what is asked.
-                *[family.digested()] * (family.chosen is not None or bool(filtered)),
-                *([] if ladder is None else [ladder.digested()]),
-            ]
-        )
-        for targets, part, family, filtered, ladder in zip(
-            questions, parts, families, filters, ladders, strict=True
-        )
-    ]
-    book = ledger_of(fitted.digest or decides)
-    if ledger is not None:
-        book.keep_in(ledger)
-    with recorded(book, digests, parts, hashed, Sketch.of(columns, truth)) as before:
-        if len(drawn) < len(truth):
-            X, truth = _safe_indexing(X, drawn), truth[drawn]
-        counted: dict[int, CandidateCounts] = {}
-        build = (lambda _: model) if isinstance(model, CascadeClassifier) else model.cascade
-        level = (1 - confidence) / before.figures
-        if before.cascades:
-            refuse_seen(ways)
-            ladders = [None] * len(ladders)
-        answers = [
-            answer(family, build, targets, level * part, before.cascades, counted, X, truth)
-            if ladder is None
-            else answer_by_ladder(ladder, family, build, targets, level * part, X, truth)
-            for targets, part, family, ladder in zip(
-                questions, parts, families, ladders, strict=True
-            )
-        ]
-    return tuple(
-        Certificate(
-            targets=targets,
-            confidence=float(confidence),
-            share=float(part),
-            rows=len(truth),
-            rows_given=len(exact),
-            tried=found.tried,
-            candidates=found.candidates,
-            shortfalls=found.shortfalls,
-            rows_fingerprint=rows_fingerprint,
-            twins=checked.twins,
-            unit=model.costs_.unit,
-            doubts=doubts + checked.doubts + near + before.doubts,
-            left_out=n_drawn - len(drawn),
-            chosen=found.chosen,
-            filters=filtered,
-            least_coverage=family.floors.coverage,
-            by=FRONT if ladder is None else LADDER,
-        )
-        for targets, part, family, filtered, found, ladder in zip(
-            questions, parts, families, filters, answers, ladders, strict=True
-        )
-    )
-
-
-def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
-    """List everything that the decisions of a model, or of its candidates, depend on."""
-    if isinstance(model, CascadeClassifier):
-        return [fingerprint(model)]
-    others = (model.estimator, model.guard, model.found_.final)
-    return [
-        [c.identity for c in model.front_],
-        model.costs_,
-        model.classes_,
-        model.refit,
-        *(stages.rule for stages in model.found_.by_learner().values() if not stages.rule.is_equal),
-        [None if other is None else Pickled(other) for other in others],
-    ]
-
-
-def one_row_a_group(groups: NDArray[Any], random_state: Any) -> NDArray[np.intp]:
-    """Draw one row of each group."""
-    order = check_random_state(random_state).permutation(len(groups))
-    first = np.unique(groups[order], return_index=True)[1]
-    drawn: NDArray[np.intp] = np.sort(order[first])
-    return drawn

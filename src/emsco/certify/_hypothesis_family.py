@@ -177,8 +177,7 @@ def family_of(
     Without `chosen_first`, these are all candidates of the front that meet the targets.
     """
     if isinstance(model, CascadeClassifier):
-        itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
-        return Family([itself], np.ones(1))
+        return _itself(model)
     front = model.front_
     if not len(front):
         raise CertificateError("The front is empty: there is no candidate to certify.")
@@ -187,6 +186,26 @@ def family_of(
     chosen = getattr(model, "best_candidate_", None)
     floors = Floors.of(model, targets)
     return Family.of(front, chosen, floors, targets, model.costs_, kept_by(model, chosen))
+
+
+def _itself(cascade: CascadeClassifier) -> Family:
+    """Return a cascade as the only candidate."""
+    return Family(
+        [Candidate(cascade.design_, cascade.threshold, Evaluation(0, 0, 0, 0))], np.ones(1)
+    )
+
+
+def family_of_one(model: CascadeSearchCV | CascadeClassifier) -> Family:
+    """Return the chosen candidate of a search, or the cascade itself, as all that is tested."""
+    if isinstance(model, CascadeClassifier):
+        return _itself(model)
+    chosen = getattr(model, "best_candidate_", None)
+    if chosen is None:
+        raise CertificateError(
+            "Groups are listed of one cascade, and this search has chosen none; choose a candidate "
+            "first, or certify a single cascade."
+        )
+    return Family([chosen], np.ones(1), chosen=chosen)
 
 
 def kept_by(model: CascadeSearchCV, chosen: Candidate | None) -> Callable[[Candidate], bool]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emsco._utils.progress import tell
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
-from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
+from emsco.certify._candidate_counts import CalibrationRows, CandidateCounts
+from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate
 from emsco.certify._hypothesis_family import Family, passed
 from emsco.certify._targets import Shortfall, Targets
-from emsco.certify.binomial import cost_p_value, cost_upper
-from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
 
 
@@ -36,8 +33,7 @@ def answer(
     level: float,
     n_shown: int,
     counted: dict[int, CandidateCounts],
-    X: Any,
-    truth: NDArray[Any],
+    rows: CalibrationRows,
 ) -> TestedFamily:
     """Test candidates; `counted` has the counts of those that were tested before.
 
@@ -54,7 +50,7 @@ def answer(
         candidate = family.candidates[place]
         if id(candidate) not in counted:
             tell("test candidates", len(tested) / n_candidates)
-            counted[id(candidate)] = CandidateCounts.of(candidate, build(candidate), X, truth)
+            counted[id(candidate)] = CandidateCounts.of(candidate, build(candidate), rows)
         tested[place] = counted[id(candidate)]
         p_values[place] = tested[place].p_value(targets)
         return p_values[place]
@@ -62,9 +58,7 @@ def answer(
     def lacking(places: Iterable[int]) -> tuple[Shortfall, ...]:
         """Return what the closest of some candidates lacks, if none of them has passed."""
         place = min(places, key=lambda place: p_values[place] / levels[place])
-        closest, own = tested[place], levels[place]
-        cost = float(cost_upper(closest.reached, closest.prices, own))
-        return tuple(targets.shortfalls(closest.evaluation, cost, own))
+        return tuple(tested[place].shortfalls(targets, levels[place]))
 
     if n_shown:
         levels = np.full(n_candidates, level / tried)
@@ -83,9 +77,10 @@ def answer(
     # each, so that all bounds hold at once.
     digests = fingerprints(tested[place].cascade for place in places)
     listed = [
-        tested[place].certified(
+        tested[place].certified_alone(
             p_values[place],
-            tested[place].bounds(targets, level / tried),
+            targets,
+            level / tried,
             own,
             keeps=not family.keeps or family.keeps[place],
         )
@@ -94,49 +89,49 @@ def answer(
     return TestedFamily(tried, tuple(listed), () if places else lacking(tested), chosen)
 
 
-class CandidateCounts(NamedTuple):
-    """A candidate, its cascade, and its counts on the calibration rows."""
+def list_groups(
+    family: Family,
+    build: Callable[[Candidate], CascadeClassifier],
+    targets: Targets,
+    level: float,
+    rows: CalibrationRows,
+) -> TestedFamily:
+    """List the groups in which one cascade keeps the targets, by Holm's procedure.
 
-    candidate: Candidate
-    cascade: CascadeClassifier
-    evaluation: Evaluation
-    reached: tuple[int, ...]
+    Any group is listed falsely with at most the level, however the p-values depend on each other.
+    """
+    (candidate,) = family.candidates
+    counts = CandidateCounts.of(candidate, build(candidate), rows)
+    p_values = counts.p_values(targets)
+    through, left = holm(list(p_values.values()), level)
+    listed = [group for group, is_so in zip(p_values, through, strict=True) if is_so]
+    rest = counts._replace(by_group={g: c for g, c in counts.by_group.items() if g not in listed})
+    lacking = tuple(rest.shortfalls(targets, left)) if rest.by_group else ()
+    certified: tuple[CertifiedCandidate, ...] = ()
+    if listed:
+        (own,) = fingerprints([counts.cascade])
+        most = max(p_values[group] for group in listed)
+        certified = (counts.certified_alone(most, targets, level, own, keeps=True, passed=listed),)
+    chosen = None
+    if family.chosen is not None:
+        why = "" if listed else "; ".join(map(str, lacking))
+        chosen = ChosenCandidate(family.chosen, tested=True, why=why)
+    return TestedFamily(1, certified, lacking, chosen)
 
-    @classmethod
-    def of(
-        cls, candidate: Candidate, cascade: CascadeClassifier, X: Any, truth: NDArray[Any]
-    ) -> CandidateCounts:
-        """Decide the calibration rows with the cascade of a candidate, and count."""
-        decisions = cascade.decide(X)
-        stages = range(len(cascade.stages_))
-        reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
-        return cls(candidate, cascade, evaluate_known(decisions, truth), reached)
 
-    @property
-    def prices(self) -> tuple[float, ...]:
-        """The price up to and including each stage."""
-        return tuple(self.cascade.decider_.plan.costs.tolist())
+def holm(p_values: Sequence[float], level: float) -> tuple[list[bool], float]:
+    """Return which hypotheses Holm's procedure rejects, and the level of the first it does not.
 
-    def p_value(self, targets: Targets) -> float:
-        """Return the p-value of the hypothesis that it breaks a target."""
-        most = targets.max_cost
-        cost = 0.0 if most is None else cost_p_value(self.reached, self.prices, most)
-        return targets.p_value(self.evaluation, cost)
-
-    def bounds(self, targets: Targets, level: float) -> CertifiedBounds:
-        """Return its bounds, any of which is false with at most `level`."""
-        labels = self.cascade.classes_.tolist()
-        own = self.evaluation, self.reached, self.prices
-        return CertifiedBounds.of(*own, labels, targets, level)
-
-    def certified(
-        self, p_value: float, bounds: CertifiedBounds, own: str, *, keeps: bool
-    ) -> CertifiedCandidate:
-        """Return the certified candidate; `own` is the fingerprint of its cascade."""
-        candidate, _, evaluation, reached = self
-        # A single cascade has no selected figures, nor have thresholds that the search did not try.
-        if not candidate.evaluation.rows:
-            candidate = replace(candidate, evaluation=evaluation)
-        return CertifiedCandidate(
-            candidate, own, evaluation, reached, self.prices, p_value, bounds, keeps=keeps
-        )
+    Examples
+    --------
+    >>> from emsco.certify._hypothesis_tests import holm
+    >>> holm([0.02, 0.001, 0.3], level=0.05)
+    ([True, True, False], 0.05)
+    """
+    through = [False] * len(p_values)
+    for step, place in enumerate(np.argsort(p_values, kind="stable").tolist()):
+        own = level / (len(p_values) - step)
+        if p_values[place] > own:
+            return through, own
+        through[place] = True
+    return through, level

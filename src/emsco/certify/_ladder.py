@@ -21,9 +21,11 @@ from scipy.special import bdtrik, betaincinv  # type: ignore[import-untyped]  # 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
+from emsco.certify._candidate_counts import CalibrationRows, CandidateCounts
+from emsco.certify._certified_bounds import CertifiedBounds
+from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate
 from emsco.certify._hypothesis_family import Family, kept_by, passed
-from emsco.certify._hypothesis_tests import CandidateCounts, TestedFamily
+from emsco.certify._hypothesis_tests import TestedFamily
 from emsco.certify._path import FRONT, LADDER, Path, StageAnswers, Stop, tolerated
 from emsco.certify._targets import Shortfall, Targets
 from emsco.certify.binomial import lower, rows_for, tail, upper
@@ -33,7 +35,7 @@ from emsco.exceptions import CertificateError, Code, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
 _WAYS = (LADDER, FRONT)
-_BY_LADDER, _BY_FRONT = Code("by='ladder'"), Code("by='front'")
+_LADDER_WAY, _FRONT_WAY = Code("way='ladder'"), Code("way='front'")
 _DESIGNS = 3  # of those on the front, for which more thresholds are evaluated on the searched rows
 _MOMENTS = 50  # quantiles of luck at which the cost of a certificate is predicted
 _NEVER = np.array([2.0])  # a threshold that no score reaches
@@ -84,23 +86,24 @@ class Ladder:
         return float(np.interp(reached, differ, costs).mean())
 
 
-def check_by(by: Any, questions: Sequence[Targets], model: Any) -> list[str | None]:
+def check_way(way: Any, questions: Sequence[Targets], model: Any) -> list[str | None]:
     """Return the way of each question, None where it is not said; refuse what no ladder can do."""
-    ways = [by] * len(questions) if by is None or isinstance(by, str) else list(by)
+    ways = [way] * len(questions) if way is None or isinstance(way, str) else list(way)
     if len(ways) != len(questions):
         raise CertificateError(
-            Parameter("by") + f" must be one for all questions or one for each, got {by!r}."
+            Parameter("way") + f" must be one for all questions or one for each, got {way!r}."
         )
-    for way, targets in zip(ways, questions, strict=True):
-        if way is not None and way not in _WAYS:
+    for one, targets in zip(ways, questions, strict=True):
+        if one is not None and one not in _WAYS:
             raise CertificateError(
-                Parameter("by") + f" must be 'ladder' or 'front'; got {way!r}{nearest(way, _WAYS)}",
-                value=way,
+                Parameter("way")
+                + f" must be 'ladder' or 'front'; got {one!r}{nearest(one, _WAYS)}",
+                value=one,
             )
-        if way == LADDER:
+        if one == LADDER:
             why = _why_no_ladder(targets, model)
             if why:
-                raise CertificateError(_BY_LADDER + " " + why, value=way)
+                raise CertificateError(_LADDER_WAY + " " + why, value=one)
     return ways
 
 
@@ -109,7 +112,7 @@ def _why_no_ladder(targets: Targets, model: Any) -> str:
     names = [measure.target for measure, _ in targets.measures()]
     if names != ["agreement"]:
         others = " and ".join(f"`{name}`" for name in names if name != "agreement")
-        return f"certifies `agreement` alone, not {others}; use " + _BY_FRONT + "."
+        return f"certifies `agreement` alone, not {others}; use " + _FRONT_WAY + "."
     if not isinstance(model, CascadeSearchCV):
         return "needs a search, whose candidates say how thresholds are loosened, not one cascade."
     return ""
@@ -137,9 +140,9 @@ def ladder_or_front(
         if way is None:
             return None
         raise CertificateError(
-            _BY_LADDER
+            _LADDER_WAY
             + " needs a candidate with a stage before the final model, and with thresholds that "
-            "are numbers, not by class; use " + _BY_FRONT + ".",
+            "are numbers, not by class; use " + _FRONT_WAY + ".",
             value=way,
         )
     costs = [ladder.predicted_cost(rows, share, level) for ladder in ladders]
@@ -149,17 +152,30 @@ def ladder_or_front(
     return ladders[best]
 
 
-def refuse_seen(ways: Sequence[str | None]) -> None:
-    """Refuse a ladder on rows that have shown figures of candidates; by default, use the front.
-
-    A path that was chosen by what was seen has no claim to the full level.
-    """
-    if LADDER in ways:
+def front_alone(way: str | None) -> str:
+    """Return the way to certify by group, which no ladder can."""
+    if way == LADDER:
         raise CertificateError(
-            _BY_LADDER
+            _LADDER_WAY + " certifies all rows together, not by group; leave out "
+            + Parameter("by") + ", or use " + _FRONT_WAY + ".",
+            value=way,
+        )  # fmt: skip
+    return FRONT
+
+
+def refuse_seen(ways: Sequence[str | None], *, stake: bool, by: bool) -> None:
+    """Refuse what needs rows that have shown nothing, on rows that have shown figures.
+
+    A path, a stake or groups that were chosen by what was seen have no claim to the full level.
+    """
+    named = [_LADDER_WAY] * (LADDER in ways)
+    named += [Parameter("stake")] * stake + [Parameter("by")] * by
+    if named:
+        raise CertificateError(
+            named[0]
             + " needs rows that have shown nothing, and these have shown figures of candidates; "
-            "use fresh rows, or " + _BY_FRONT + ".",
-            value=LADDER,
+            + ("use fresh rows, or " + _FRONT_WAY + "." if LADDER in ways else "use fresh rows."),
+            value=LADDER if LADDER in ways else None,
         )
 
 
@@ -263,24 +279,23 @@ def answer_by_ladder(
     build: Callable[[Candidate], CascadeClassifier],
     targets: Targets,
     level: float,
-    X: Any,
-    truth: NDArray[Any],
+    rows: CalibrationRows,
 ) -> TestedFamily:
     """Follow the path on the calibration rows, and certify its last point that was passed.
 
     The chosen candidate is certified as well, if it is one of the points.
     """
-    path, share = ladder.path, 1 - (targets.agreement or 0.0)
+    path, share, truth = ladder.path, 1 - (targets.agreement or 0.0), rows.truth
     most = tolerated(len(truth), share, level)
     stop = Stop((), 0, 0)
     if most >= 0:
         strict = build(path.candidate(path.knots[0]))
-        stop = path.follow(stage_answers(strict, X, truth), most)
+        stop = path.follow(stage_answers(strict, rows.X, truth), most)
     listed: list[CertifiedCandidate] = []
 
     def list_point(candidate: Candidate) -> bool:
         """List a point if its own counts are right; return whether it keeps what it has to."""
-        counts = CandidateCounts.of(candidate, build(candidate), X, truth)
+        counts = CandidateCounts.of(candidate, build(candidate), rows)
         if counts.p_value(targets) > level:  # a final model that answers otherwise when asked again
             return False
         bounds, own = bounds_on_path(counts, most, level), fingerprint(counts.cascade)

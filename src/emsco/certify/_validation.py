@@ -99,6 +99,20 @@ def check_final(
     )
 
 
+def check_stake(
+    model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets], stake: Any
+) -> None:
+    """Refuse stakes where a final model answers every row, so that none can go to review."""
+    if stake is None or (questions[0].agreement is None and _final_of(model) is None):
+        return
+    what = "a cascade with a final model" if questions[0].agreement is None else "`agreement`"
+    raise CertificateError(
+        Parameter("stake")
+        + f" cannot be certified of {what}: rows above the cap go to review, and a final model "
+        "answers every row; leave out " + Parameter("stake") + "."
+    )
+
+
 def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
     """Return the final model that decides, even if the parameter was set to another one since."""
     return model.found_.final if isinstance(model, CascadeSearchCV) else model.decider_.final

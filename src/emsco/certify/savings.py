@@ -68,7 +68,7 @@ def savings(
     *,
     agreement: Sequence[float] = (0.98, 0.99, 0.995),
     confidence: float = 0.99,
-    by: str | None = None,
+    way: str | None = None,
     allow: Mapping[str, str] | None = None,
     random_state: Any = None,
 ) -> Savings:
@@ -84,7 +84,7 @@ def savings(
         Shares of decisions left as they were.
     confidence : float, default=0.99
         One minus the probability that any of these promises is false, all of them together.
-    by : {"ladder", "front"}, default=None
+    way : {"ladder", "front"}, default=None
         As in `certify`, for every agreement; None decides for each.
     allow : mapping of str to str, default=None
         As in `certify`: what would otherwise be refused, and why it is right for these rows.
@@ -125,7 +125,7 @@ def savings(
         None,
         questions,
         confidence=confidence,
-        by=by,
+        way=way,
         allow=allow,
         chosen_first=False,
     )

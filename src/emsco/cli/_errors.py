@@ -45,8 +45,8 @@ _MAX_LENGTH = 300  # characters of an unexpected error
 # What is called otherwise here; other parameters are options of the same name.
 _OPTIONS = {"known": "--keys", "select": "`emsco select`", "trusted": "--trust"}
 _COMMANDS = {
-    "by='front'": "`--certify-by front`",
-    "by='ladder'": "`--certify-by ladder`",
+    "way='front'": "`--way front`",
+    "way='ladder'": "`--way ladder`",
     "score_front(X, y)": "`emsco show --fresh`",
     "score_front(X)": "`emsco show --fresh`",
     "choose(...)": "`emsco select`",

@@ -37,7 +37,7 @@ _SHARED: dict[str, Any] = {
         help="The margin added to bounds, in standard errors. auto: the optimism measured by "
         "repeating the search on parts of the rows, at least 1. 0: use the figures as counted.",
     ),
-    "certify_by": "What is tested for --agreement: candidates of the front, or, by the ladder, "
+    "way": "What is tested for --agreement: candidates of the front, or, by the ladder, "
     "thresholds of one design from strict to loose. Without it, what is predicted to cost less.",
     "data": "Rows with their labels: CSV or Parquet.",
     "deployment": typer.Option(help="The name of the deployment, as for `emsco serve`."),
@@ -80,7 +80,7 @@ _SHARED: dict[str, Any] = {
 }
 
 
-class CertifyBy(StrEnum):
+class CertifyWay(StrEnum):
     """What a certificate of agreement tests."""
 
     FRONT = "front"

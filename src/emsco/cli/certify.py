@@ -12,7 +12,7 @@ import typer
 
 from emsco.cli._errors import in_shell, note
 from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
-from emsco.cli._options import CertifyBy, options, read_allow, read_measures
+from emsco.cli._options import CertifyWay, options, read_allow, read_measures
 from emsco.cli._output_files import check_outputs
 from emsco.cli._print import candidate_data, figures, print_json, print_text
 from emsco.core.measures import certifiable
@@ -58,7 +58,7 @@ def certify(
     keys: str | None = None,
     allow: list[str] | None = None,
     final_fitted_elsewhere: bool = False,
-    certify_by: CertifyBy | None = None,
+    way: CertifyWay | None = None,
     by: str | None = None,
     out: Path | None = None,
     trust: list[str] | None = None,
@@ -112,7 +112,7 @@ def certify(
         confidence=confidence,
         groups=group_of,
         keys=key_of,
-        by=certify_by,
+        way=way,
         allow=read_allow(allow),
         random_state=0,
         final_fitted_elsewhere=final_fitted_elsewhere,
@@ -199,7 +199,7 @@ def _data(
         "certified": certificate.certified,
         "sentence": certificate.sentence,
         "notes": list(certificate.notes),
-        "by": certificate.by,
+        "way": certificate.way,
         "rows": certificate.rows,
         "tried": certificate.tried,
         "needed_rows": certificate.needed_rows,

@@ -10,7 +10,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._estimators import estimator_of
-from emsco.cli._options import CertifyBy, options, read_allow
+from emsco.cli._options import CertifyWay, options, read_allow
 from emsco.cli._output_files import check_outputs
 from emsco.cli._print import candidate_data, print_json, print_text
 from emsco.cli._shadow_log import (
@@ -71,7 +71,7 @@ def savings(
     answers: str | None = None,
     agreement: list[float] | None = None,
     confidence: float = 0.99,
-    certify_by: CertifyBy | None = None,
+    way: CertifyWay | None = None,
     stages: StageKind = StageKind.BOOSTED,
     max_stages: int = 4,
     changed: Path | None = None,
@@ -127,7 +127,7 @@ def savings(
         search,
         X,
         confidence=confidence,
-        by=certify_by,
+        way=way,
         allow=read_allow(allow),
         random_state=random_state,
         **targets,
@@ -257,7 +257,7 @@ def _data(found: Savings) -> dict[str, Any]:
                 "agreement": saving.agreement,
                 "certified": saving.best is not None,
                 "sentence": saving.certificate.sentence,
-                "by": saving.certificate.by,
+                "way": saving.certificate.way,
                 "needed_rows": saving.certificate.needed_rows,
                 "cost": saving.cost,
                 "early": saving.early,

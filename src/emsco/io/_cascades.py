@@ -69,13 +69,17 @@ def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
     check_is_fitted(cascade)
     decider = cascade.decider_
     stages, cap = _taken_apart(cascade), decider.cap
-    return final_to(writer, decider.final) | ({} if cap is None else {"cap": asdict(cap)}) | {
-        "costs": costs_to(decider.costs),
-        "design": [list(stage) for stage in decider.design.stages],
-        "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
-        "rows": rows_to(writer, decider.layout, stages, cascade.fitted_rows_),
-        "training": stages_to(writer, stages, decider.final),
-    }
+    return (
+        final_to(writer, decider.final)
+        | ({} if cap is None else {"cap": asdict(cap)})
+        | {
+            "costs": costs_to(decider.costs),
+            "design": [list(stage) for stage in decider.design.stages],
+            "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
+            "rows": rows_to(writer, decider.layout, stages, cascade.fitted_rows_),
+            "training": stages_to(writer, stages, decider.final),
+        }
+    )
 
 
 def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
