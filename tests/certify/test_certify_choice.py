@@ -25,6 +25,7 @@ from emsco import (
     load,
 )
 from emsco.certify import Certificate, Targets, certify, certify_together, fingerprint
+from emsco.certify._certificate_text import table_of
 from emsco.certify._hypothesis_family import (
     Floors,
     family_of,
@@ -548,7 +549,9 @@ def test_only_bounds_that_were_asked_for_are_printed(search, fresh):
     ]  # fmt: skip
     answers = certify_together(search, *fresh, questions)
     told = [
-        [h for h in answer._table()[0] if h.endswith("=")] for answer in answers if answer.certified
+        [h for h in table_of(answer)[0] if h.endswith("=")]
+        for answer in answers
+        if answer.certified
     ]
     assert told == [
         ["accuracy >="], ["missed 1 <="], ["rejected 0 <="], ["precision 1 >="],

@@ -61,7 +61,7 @@ def test_a_choice_that_is_replaced_is_named_with_both_coverages(run, folder):
 
 def test_the_cheapest_is_taken_where_it_is_asked_for(run, folder):
     choose(run, min_coverage=0.8, by="accuracy")
-    called = certify(run, folder, "--accuracy", 0.8, "--by", "cost", "--json")
+    called = certify(run, folder, "--accuracy", 0.8, "--take", "cost", "--json")
     data = json.loads(called.out)
     assert data["choice"]["certified"]
     assert data["replaces_choice"]

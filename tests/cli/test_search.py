@@ -375,7 +375,7 @@ def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):
     other = write_csv(patients(2000, 9), tmp_path / "other.csv")
     arguments = ("certify", run, folder / "fresh.csv", "--label", "state")
     out = tmp_path / "certified.emsco"
-    called = call(*arguments, "--accuracy", 0.9, "--by", "coverage", "--out", out, "--json")
+    called = call(*arguments, "--accuracy", 0.9, "--take", "coverage", "--out", out, "--json")
     assert called.code == 0, called.err
     data = json.loads(called.out)
     assert data["certified"]

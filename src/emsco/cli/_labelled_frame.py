@@ -101,6 +101,14 @@ def read_names(rows: TableFile, column: str) -> NDArray[Any]:
     return as_objects(rows.table([column]).column(column)).astype(str)
 
 
+def read_groups_of(rows: TableFile, column: str) -> Any:
+    """Read the column of the groups of rows as text; a missing group stays missing."""
+    check_columns(rows, [column])
+    values = as_objects(rows.table([column]).column(column)).tolist()
+    texts = [None if value is None or value == "" else str(value) for value in values]
+    return require("pandas").Series(texts, name=column, dtype=object)
+
+
 def _values(
     column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell, kind: str | None
 ) -> NDArray[Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from emsco.certify import Certificate, CertifiedCandidate
 
 NOT_CERTIFIED = 1
+BEST = ("cost", "coverage", "accuracy")  # what `--by` was about before it named groups
 
 
 @options(
@@ -43,7 +44,20 @@ NOT_CERTIFIED = 1
     ),
     final_fitted_elsewhere="Declare that the final model has not seen these rows. This cannot be "
     "checked, so it is required to certify a cascade with a final model by labels.",
-    by="How to choose among certified candidates: cost, coverage or accuracy. Without "
+    stake=typer.Option(
+        metavar="COLUMN",
+        help="The column of what is at stake in a row, such as an amount: all shares are then "
+        "shares of the stake. It needs --cap.",
+    ),
+    cap="The largest stake of a row that may be accepted, fixed before the rows are looked at. "
+    "Rows above it go to review.",
+    by=typer.Option(
+        metavar="COLUMN",
+        help="The column of groups, such as sex or region: everything must hold in every group.",
+    ),
+    every="With --by: certify what holds in every group, or list the groups in which the chosen "
+    "candidate keeps it.",
+    take="How to choose among certified candidates: cost, coverage or accuracy. Without "
     "it, the chosen candidate if it is certified, otherwise the cheapest.",
     out="The file for the certified model and its certificate.",
 )
@@ -59,7 +73,11 @@ def certify(
     allow: list[str] | None = None,
     final_fitted_elsewhere: bool = False,
     way: CertifyWay | None = None,
+    stake: str | None = None,
+    cap: float | None = None,
     by: str | None = None,
+    every: bool = True,
+    take: str | None = None,
     out: Path | None = None,
     trust: list[str] | None = None,
     force: bool = False,
@@ -85,7 +103,7 @@ def certify(
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
-    from emsco.cli._labelled_frame import read_names
+    from emsco.cli._labelled_frame import read_features, read_groups_of, read_names
     from emsco.cli._shadow_log import as_rows
     from emsco.cli._table_file import open_rows
     from emsco.exceptions import ColumnsError
@@ -102,6 +120,11 @@ def certify(
     with as_rows(rows, label) as file:
         opened = partial(open_rows, file, newlines_in_cells=newlines_in_cells)
         X, y = read_fresh(known, opened(), label)
+        if by in BEST and by not in opened().names:
+            note(f"emsco: --by {by} is now --take {by}.")
+            by, take = None, by
+        staked = None if stake is None else read_features(opened(), [stake], again=True)[stake]
+        by_group = None if by is None else read_groups_of(opened(), by)
         group_of = None if groups is None else read_names(opened(), groups)
         key_of = None if keys is None else read_names(opened(), keys)
     certificates = certify_together(
@@ -113,15 +136,21 @@ def certify(
         groups=group_of,
         keys=key_of,
         way=way,
+        stake=staked,
+        cap=cap,
+        by=by_group,
+        every=every,
         allow=read_allow(allow),
         random_state=0,
         final_fitted_elsewhere=final_fitted_elsewhere,
     )
-    found = [(certificate, _taken(certificate, by)) for certificate in certificates]
+    found = [(certificate, _taken(certificate, take)) for certificate in certificates]
     first = next(((c, best) for c, best in found if best is not None), None)
     if first is not None and out is not None:
         chosen = first[1].candidate
         cascade = known if isinstance(known, CascadeClassifier) else known.cascade(chosen)
+        if first[0].stake is not None:
+            cascade = first[0].enforce(cascade)
         cascade.certificate_ = first[0]
         dump(cascade, out)
     if as_json:
@@ -144,15 +173,15 @@ def _questions(targets: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield targets | dict(zip(repeated, values, strict=True))
 
 
-def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | None:
-    """Return the chosen candidate if it is certified and `by` is not set, otherwise the best."""
+def _taken(certificate: Certificate, take: str | None) -> CertifiedCandidate | None:
+    """Return the chosen candidate if it is certified and nothing else is asked, or the best."""
     if not certificate.suitable:
         return None
-    if by is None and certificate.chosen_one is not None:
+    if take is None and certificate.chosen_one is not None:
         return certificate.chosen_one
     if not _accept_enough(certificate):
         return certificate.select("coverage", min_coverage=0)
-    return certificate.select("cost" if by is None else by)
+    return certificate.select("cost" if take is None else take)
 
 
 def _accept_enough(certificate: Certificate) -> bool:
@@ -190,6 +219,17 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
     return lines
 
 
+def _counted(certificate: Certificate) -> dict[str, Any]:
+    """Return what is said of a stake and of groups, if there are any."""
+    data: dict[str, Any] = {}
+    if certificate.stake is not None:
+        effective = {"effective_rows": certificate.stake.effective_rows}
+        data["stake"] = certificate.stake.to_data() | effective
+    if certificate.groups is not None:
+        data["groups"] = certificate.groups.to_data() | {"passed": [*certificate.groups_passed]}
+    return data
+
+
 def _data(
     certificate: Certificate, best: CertifiedCandidate | None, review: Review | None
 ) -> dict[str, Any]:
@@ -202,6 +242,7 @@ def _data(
         "way": certificate.way,
         "rows": certificate.rows,
         "tried": certificate.tried,
+        **_counted(certificate),
         "needed_rows": certificate.needed_rows,
         "candidates": len(certificate.candidates),
         "suitable": len(certificate.suitable),

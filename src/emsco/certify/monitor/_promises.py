@@ -92,6 +92,17 @@ class Promises:
     def of(cls, certificate: Any, cascade: Any, options: Mapping[str, Any]) -> Promises:
         """Return what a certificate promises and what its rows showed; `options` override it."""
         certified, targets = certificate.check(cascade), certificate.targets
+        if certificate.stake is not None:
+            raise MonitorError(
+                "A monitor counts rows, and this certificate counts the stake "
+                f"{certificate.stake.column!r}; certify shares of rows to have them watched."
+            )
+        if certificate.groups is not None:
+            raise MonitorError(
+                "A monitor watches all rows together, and this certificate is by the groups of "
+                f"{certificate.groups.column!r}; watch each group with a monitor of its own, "
+                "CertificateMonitor(accuracy=...), which gets the rows of that group."
+            )
         reached, total = np.array([*certified.reached, 0]), certified.prices[-1]
         promised = {
             **{m.target: value for m, value in targets.measures() if m.target in watchable()},
