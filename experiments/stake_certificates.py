@@ -40,7 +40,7 @@ Draw = Callable[[np.random.Generator, int], Numbers]
 
 TARGETS = Targets(accuracy=1 - SHARE)
 _CHECKED = 3  # draws of each setting on which `certify` must say the same
-_NOBODY = Candidate(StageDesign([0, 0]), 0.8, Evaluation(0, 0, 0, 0))
+_NOBODY = Candidate(StageDesign(np.zeros(2, dtype=np.int64)), 0.8, Evaluation(0, 0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     for name in wanted:
         number = [*STAKES, *GROUPS].index(name)
         seeds = np.random.SeedSequence([45, number]).spawn(draws)
-        look = _look_at_stakes if name in STAKES else _look_at_groups
+        look = look_at_stakes if name in STAKES else look_at_groups
         found[name] = workers(delayed(look)(name, seed) for seed in seeds)
         counts = {k: sum(one[k] for one in found[name]) for k in found[name][0]}
         print(json.dumps({"setting": name, "draws": draws, **counts}))
@@ -160,7 +160,8 @@ def _cascade() -> CascadeClassifier:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
     X = np.column_stack([y + rng.normal(size=400), 2 * y + rng.normal(size=400)])
-    return CascadeClassifier(threshold=0.8).fit(X, y)
+    fitted: CascadeClassifier = CascadeClassifier(threshold=0.8).fit(X, y)
+    return fitted
 
 
 def _drawn(
@@ -205,12 +206,12 @@ def _certified(cascade: CascadeClassifier, X: Numbers, y: NDArray[Any], **asked:
     return set(certificate.groups_passed) or {None} if certificate.certified else set()
 
 
-def _look_at_stakes(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
+def look_at_stakes(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
     """Certify at the boundary, in two ways that do not keep the promise, and at half of it."""
     case, rng, cascade = STAKES[name], np.random.default_rng(seed), _cascade()
     stakes = case.stakes(rng, case.rows)
     X, y = _drawn(cascade, rng, case.wrong(stakes))
-    asked = {"stake": stakes, "cap": case.cap}
+    asked: dict[str, Any] = {"stake": stakes, "cap": case.cap}
     own = _passed(cascade, X, y, **asked)
     found = {
         "false": bool(own),
@@ -224,13 +225,13 @@ def _look_at_stakes(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
     return found | {"power": bool(_passed(cascade, X, y, **asked))}
 
 
-def _look_at_groups(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
+def look_at_groups(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
     """Certify by group where some groups are at the boundary, and where none is."""
     case, rng, cascade = GROUPS[name], np.random.default_rng(seed), _cascade()
     group = rng.choice(len(case.parts), p=case.parts, size=case.rows)
     wrong = np.array(case.wrong)
     X, y = _drawn(cascade, rng, wrong[group])
-    asked = {"by": group, "every": case.every}
+    asked: dict[str, Any] = {"by": group, "every": case.every}
     own = _passed(cascade, X, y, **asked)
     alone = (_passed(cascade, X[group == g], y[group == g]) for g in case.breaking)
     found = {
@@ -261,7 +262,7 @@ def _tables(found: Mapping[str, list[dict[str, bool]]]) -> list[str]:
             if looks:
                 shares = {k: np.mean([one[k] for one in looks]) for k in looks[0]}
                 told = [f"{100 * shares[k]:.1f}%" for k in ("false", *others, "power")]
-                rows.append([name, f"{cases[name].rows:,}", *told])  # type: ignore[index]
+                rows.append([name, f"{cases[name].rows:,}", *told])
         if rows:
             header = ["setting", "rows", "false", *others.values(), "issued at half the errors"]
             tables.append(markdown(header, rows))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from math import ceil
+from math import ceil, fsum
 from typing import Any
 
 import numpy as np
@@ -87,13 +87,15 @@ class StakeTerms:
 
     def lacking(self, rows: int, shortfalls: tuple[Shortfall, ...]) -> str:
         """Say how many calibration rows with such stakes would do; "" if that is unknown."""
-        few = [s.needed / s.rows for s in shortfalls if s.needed is not None and s.rows]
+        # If none of those that were kept counts, all that are kept on average are assumed to.
+        few = [s.needed / (s.rows or self.effective_rows) for s in shortfalls if s.needed]
         if not few:
             return ""
-        needed = ceil(rows * max(few))
+        needed = max(ceil(rows * max(few)), rows + 1)
         return (
-            f" These are rows that the coin kept; with such stakes, about {needed:,} calibration "
-            f"rows are needed, {needed - rows:,} more."
+            f" These are rows that the coin kept, of {self.effective_rows:,.1f} effective ones; "
+            f"with such stakes, about {needed:,} calibration rows are needed, {needed - rows:,} "
+            "more."
         )
 
     def to_data(self) -> dict[str, Any]:
@@ -139,7 +141,8 @@ class StakedRows:
     def terms(self) -> StakeTerms:
         """What a certificate says of them."""
         above = self.stakes > self.cap.cap
-        total, beyond = float(self.stakes[~above].sum()), float(self.stakes[above].sum())
+        # Rounded once, so that the order of the rows does not show.
+        total, beyond = fsum(self.stakes[~above]), fsum(self.stakes[above])
         kept, n_above = int(self.kept.sum()), int(above.sum())
         return StakeTerms(self.cap.column, self.cap.cap, kept, total, n_above, beyond)
 
