@@ -16,13 +16,14 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks import history  # noqa: E402
-from experiments import pages, results, same_margin, watched  # noqa: E402
+from experiments import pages, results, same_margin, stake_certificates, watched  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "history": lambda: history.table(history.load()),
     "watched": lambda: watched.table(results.load("watched")),
     "compared_margins": lambda: same_margin.table_of_comparison(results.load(same_margin.COMPARED)),
     "same_margin": lambda: same_margin.table(results.load(same_margin.NAME)),
+    "stake_certificates": lambda: stake_certificates.table(results.load(stake_certificates.NAME)),
     "pages": lambda: pages.table(results.load(pages.NAME)),
 }
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)

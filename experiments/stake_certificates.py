@@ -8,7 +8,7 @@ may be issued with at most the allowed probability. Where half as much is wrong,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from emsco.certify._hypothesis_tests import holm
 from emsco.certify._stake_terms import staked_rows, with_cap
 from emsco.rows.ledger import forget_all
 from emsco.rows.row_hashes import hash_exactly
+from experiments import results
 from experiments.tables import markdown
 
 DRAWS, SMALL = 2000, 60
@@ -38,6 +39,8 @@ Numbers = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Numbers]
 
 
+NAME = "stake_certificates"
+_COLUMNS = ("setting", "rows", "draws", "false", "simple", "uncorrected", "issued")
 TARGETS = Targets(accuracy=1 - SHARE)
 _CHECKED = 3  # draws of each setting on which `certify` must say the same
 _NOBODY = Candidate(StageDesign(np.zeros(2, dtype=np.int64)), 0.8, Evaluation(0, 0, 0, 0))
@@ -124,26 +127,55 @@ GROUPS: Mapping[str, GroupCase] = {
 }
 
 
+_SETTINGS = [*STAKES, *GROUPS]
+
+
 def run(*, small: bool, only: list[str] | None = None) -> str:
     """Draw, certify, and exit with an error if a promise is false too often."""
     draws = SMALL if small else DRAWS
-    wanted = [n for n in (*STAKES, *GROUPS) if not only or n in only]
     workers = Parallel(n_jobs=1 if small else 2)
-    found: dict[str, list[dict[str, bool]]] = {}
-    for name in wanted:
-        number = [*STAKES, *GROUPS].index(name)
+    rows: list[results.Row] = []
+    for number, name in enumerate(_SETTINGS):
+        if only and name not in only:
+            continue
         seeds = np.random.SeedSequence([45, number]).spawn(draws)
         look = look_at_stakes if name in STAKES else look_at_groups
-        found[name] = workers(delayed(look)(name, seed) for seed in seeds)
-        counts = {k: sum(one[k] for one in found[name]) for k in found[name][0]}
-        print(json.dumps({"setting": name, "draws": draws, **counts}))
-    cases = {name: sum(one["false"] for one in looks) for name, looks in found.items()}
-    least = min(float(binom.sf(count - 1, draws, SHARE)) for count in cases.values())
-    told = "\n\n".join([*_tables(found), _verdict(least, len(cases), draws)])
-    if least * len(cases) < _LEAST:
+        looks = workers(delayed(look)(name, seed) for seed in seeds)
+        counts = [sum(one[key] for one in looks) for key in looks[0]]
+        rows.append(dict(zip(_COLUMNS, [name, _rows(name), draws, *counts], strict=True)))
+        print(json.dumps(rows[-1]))
+        if not small:
+            results.save(NAME, f"python -m experiments {NAME}", rows[-1:], _SETTINGS)
+    told = table(rows)
+    least = min(float(binom.sf(row["false"] - 1, row["draws"], SHARE)) for row in rows)
+    if least * len(rows) < _LEAST:
         print(told)
-        raise SystemExit(f"False certificates are more frequent than allowed: {cases}.")
+        raise SystemExit("False certificates are more frequent than allowed.")
     return told
+
+
+def table(rows: Sequence[results.Row]) -> str:
+    """Lay out stakes, then groups, then how surprising the most frequent false promise is."""
+    tables = []
+    for cases, others in (
+        (STAKES, ["false, counting rows", "false, cap = largest of the sample"]),
+        (GROUPS, ["false, all rows together", "false, a test each, no correction"]),
+    ):
+        told = [
+            [row["setting"], f"{row['rows']:,}"]
+            + [f"{100 * row[key] / row['draws']:.1f}%" for key in _COLUMNS[3:]]
+            for row in rows
+            if row["setting"] in cases
+        ]
+        if told:
+            header = ["setting", "rows", "false", *others, "issued at half the errors"]
+            tables.append(markdown(header, told))
+    least = min(float(binom.sf(row["false"] - 1, row["draws"], SHARE)) for row in rows)
+    return "\n\n".join([*tables, _verdict(least, len(rows), rows[0]["draws"])])
+
+
+def _rows(name: str) -> int:
+    return STAKES[name].rows if name in STAKES else GROUPS[name].rows
 
 
 def _verdict(least: float, cases: int, draws: int) -> str:
@@ -248,22 +280,3 @@ def look_at_groups(name: str, seed: np.random.SeedSequence) -> dict[str, bool]:
 def _demand_same(simulated: set[Any], certified: set[Any], name: str) -> None:
     if simulated != certified:
         raise SystemExit(f"certify() and the simulation differ on the same rows: {name}.")
-
-
-def _tables(found: Mapping[str, list[dict[str, bool]]]) -> list[str]:
-    tables = []
-    for cases, others in (
-        (STAKES, {"by rows": "counting rows", "cap of the sample": "cap = largest of the sample"}),
-        (GROUPS, {"all rows": "all rows together", "a test each": "a test each, no correction"}),
-    ):
-        rows = []
-        for name in cases:
-            looks = found.get(name)
-            if looks:
-                shares = {k: np.mean([one[k] for one in looks]) for k in looks[0]}
-                told = [f"{100 * shares[k]:.1f}%" for k in ("false", *others, "power")]
-                rows.append([name, f"{cases[name].rows:,}", *told])
-        if rows:
-            header = ["setting", "rows", "false", *others.values(), "issued at half the errors"]
-            tables.append(markdown(header, rows))
-    return tables

@@ -93,6 +93,7 @@ def test_the_sentence_names_the_groups_and_which_lack_rows(cascade, fresh):
     every = certify(cascade, *fresh[:2], accuracy=0.8, by=pd.Series(fresh[2], name="region"))
     assert "in every group of 'region' ('a', 'b', 'c'), at least 80%" in every.sentence
     assert "Nothing is said of other groups." in every.notes[-1]
+    assert "wrong in 'a'" in repr(every)
     forget_all()
     few = certify(cascade, *fresh[:2], accuracy=0.97, by=fresh[2])
     assert not few.certified

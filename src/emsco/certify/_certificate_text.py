@@ -13,7 +13,9 @@ from emsco.core.measures import columns
 
 if TYPE_CHECKING:
     from emsco.certify._certificate import Certificate
+    from emsco.certify._certified_candidate import CertifiedCandidate
 
+_MOST_GROUPS = 6  # that have a column
 _POINTS = "all thresholds that the ladder could have reached"
 
 
@@ -95,6 +97,9 @@ def _cells(certificate: Certificate) -> tuple[list[str], list[list[object] | Non
         for measure in columns(by_class=True)[:2]:
             shares = [share_of(*measure.count(e, label)) for e in evaluations]
             table[measure.name_of(label)] = [*shares]
+    groups = () if certificate.groups is None else certificate.groups.groups
+    for group in groups[:_MOST_GROUPS]:
+        table[f"wrong in {group!r}"] = [_wrong_in(one, group) for one in listed]
     for bounds in zip(*map(certificate.bounds_asked, listed), strict=True):
         table[bounds[0].head] = [bound.value for bound in bounds]
     header, rows = numbered_rows(table)
@@ -103,3 +108,12 @@ def _cells(certificate: Certificate) -> tuple[list[str], list[list[object] | Non
         if row is not None and chosen is not None and row[0] == listed.index(chosen):
             row[0] = f"*{row[0]}"
     return header, rows
+
+
+def _wrong_in(one: CertifiedCandidate, group: object) -> str:
+    """Return how many accepted rows of a group are wrong; "" if the group is not listed."""
+    for own in one.groups:
+        if own.group == group:
+            accepted, right = own.evaluation.accepted, own.evaluation.right
+            return f"{accepted - right:,.0f} of {accepted:,.0f}"
+    return ""

@@ -229,6 +229,8 @@ def _certificate(search: Any, certificate: Any) -> str:
     if isinstance(certificate, Certificate):
         holds = certificate.holds_for(search)
         about = f"It is {'' if holds else 'not '}about the cascade that the search chose"
+        if certificate.stake is not None and not holds:
+            about += ", which enforces no cap"
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
         f"<blockquote>{escape(str(certificate.sentence))}</blockquote>{notes}"
