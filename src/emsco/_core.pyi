@@ -22,6 +22,7 @@ def evaluate_chains(
     accepted: Words,  # thresholds x sets x words
     right: Words,  # thresholds x sets x words
     everyone: Words,  # words: a bit for each row there is
+    planes: Words,  # words x planes: the bits of the stakes of rows; without any, rows are counted
     masks: Words,  # classes x words: a bit for each row of a class
     out_accepted: Integers,
     out_right: Integers,
@@ -31,7 +32,7 @@ def evaluate_chains(
     out_reached: Integers,  # rows that reach each set of each chain
     /,
 ) -> None:
-    """Count accepted rows, right ones and price units for many designs."""
+    """Count accepted rows, right ones and price units for many designs, or add up their stakes."""
 
 def count_labels(
     positions: Integers,
@@ -40,6 +41,7 @@ def count_labels(
     accepted: Words,  # thresholds x sets x words
     labels: Words,  # bits of the label's code x sets x words
     everyone: Words,
+    planes: Words,
     out: Integers,  # designs x classes
     /,
 ) -> None:
@@ -67,6 +69,7 @@ def walk(
     sums: Integers,  # depths x (accepted, right, paid, rows left)
     missed: Integers,  # depths x classes with a limit on missed rows
     spreads: Words,
+    planes: Words,  # words x planes: the bits of the stakes of rows; without any, rows are counted
     max_stages: int,
     use_all: bool,  # whether the last stage must have bought every source
     width: int,  # of `least`, as a square

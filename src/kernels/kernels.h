@@ -3,6 +3,9 @@
  * Rows are bits, 64 to a word. For a source set, `accepted` marks the rows whose confidence reaches
  * the threshold, and `right` those of them that are labelled right. Along a chain S1 < S2 < ... the
  * rows still undecided are an AND of rejected bits, and an evaluation needs only population counts.
+ *
+ * Rows may count by what is at stake on them, a whole number. Stakes are planes of bits: plane p
+ * marks the rows whose stake has the bit 2^p, so a sum of stakes is one population count a plane.
  */
 #ifndef EMSCO_KERNELS_H
 #define EMSCO_KERNELS_H
@@ -38,6 +41,25 @@ ALWAYS_INLINE int64_t count_bits(uint64_t word)
 #endif
 }
 
+/* The stakes of rows as planes of bits, those of a word together: words x planes; none if every row
+ * counts as one. */
+typedef struct {
+    size_t count;
+    const uint64_t *bits;
+} Planes;
+
+/* Count the rows of word `w` that `rows` marks, or add up their stakes. */
+ALWAYS_INLINE int64_t sum_of(Planes planes, size_t w, uint64_t rows, bool by_stake)
+{
+    if (!by_stake)
+        return count_bits(rows);
+    const uint64_t *plane = planes.bits + w * planes.count;
+    int64_t sum = 0;
+    for (size_t p = 0; p < planes.count; p++)
+        sum += count_bits(rows & plane[p]) << p;
+    return sum;
+}
+
 /* Lines of bits, one for each source set, in one or more layers: layers x sets x words. */
 typedef struct {
     const uint64_t *bits;
@@ -49,6 +71,7 @@ typedef struct {
     size_t words;
     Lines accepted, right;
     const uint64_t *everyone; /* words: a bit for each row there is */
+    Planes planes;
 } Outcomes;
 
 ALWAYS_INLINE const uint64_t *line_of(Lines lines, size_t layer, size_t set, size_t words)
@@ -70,7 +93,7 @@ typedef struct {
     const uint64_t *bits; /* classes x words */
 } Masks;
 
-/* What is counted of each design. */
+/* What is counted of each design: rows or stakes, but `reached` always counts rows. */
 typedef struct {
     int64_t *accepted, *right, *paid;
     int64_t *class_accepted, *class_right; /* designs x classes */
@@ -88,6 +111,7 @@ void count_labels(Chains chains, Outcomes table, Lines labels, size_t label_bits
 typedef struct {
     size_t sets, words;
     const uint64_t *accepted, *right; /* sets x words */
+    Planes planes;
     const int64_t *firsts; /* the sets that the first stage may buy */
     size_t n_firsts;
     int64_t max_stages;

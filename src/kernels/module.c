@@ -103,6 +103,21 @@ static Lines lines(const Arrays *arrays, size_t i)
     return (Lines){view->buf, (size_t)(view->strides[0] / view->itemsize)};
 }
 
+static Planes planes(const Arrays *arrays, size_t i)
+{
+    const Py_buffer *view = &arrays->views[i];
+    return (Planes){(size_t)view->shape[1], view->buf};
+}
+
+/* Say whether stakes have few enough bits for sums of them: 40, of 2^23 rows. */
+static bool are_few(Planes planes)
+{
+    if (planes.count <= 40)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "`planes` has more than 40 bits a row.");
+    return false;
+}
+
 static bool count_is(Py_ssize_t given, size_t wanted, const char *name)
 {
     if ((size_t)given == wanted)
@@ -144,7 +159,8 @@ static const Argument EVALUATE_CHAINS[] = {
     {"positions", 'i', false, "s"},      {"prices", 'i', false, "s"},
     {"which", 'i', false, "s"},          {"begins", 'i', false, "b"},
     {"accepted", 'u', false, "tnw"},     {"right", 'u', false, "tnw"},
-    {"everyone", 'u', false, "w"},       {"masks", 'u', false, "cw"},
+    {"everyone", 'u', false, "w"},       {"planes", 'u', false, "wp"},
+    {"masks", 'u', false, "cw"},
     {"out_accepted", 'i', true, "d"},    {"out_right", 'i', true, "d"},
     {"out_paid", 'i', true, "d"},        {"out_class_accepted", 'i', true, "dc"},
     {"out_class_right", 'i', true, "dc"}, {"out_reached", 'i', true, "s"},
@@ -160,14 +176,15 @@ static PyObject *py_evaluate_chains(PyObject *self, PyObject *const *given, Py_s
     PyObject *result = NULL;
     uint64_t *undecided = PyMem_Malloc(size(&a, 'w') * sizeof *undecided + 1);
     const Chains chains = {size(&a, 'd'), array(&a, 0), array(&a, 2), array(&a, 3)};
-    const Outcomes table = {size(&a, 'w'), lines(&a, 4), lines(&a, 5), array(&a, 6)};
-    const Masks masks = {size(&a, 'c'), array(&a, 7)};
-    const Counts out = {array(&a, 8), array(&a, 9), array(&a, 10), array(&a, 11), array(&a, 12), array(&a, 13)};
+    const Outcomes table = {size(&a, 'w'), lines(&a, 4), lines(&a, 5), array(&a, 6), planes(&a, 7)};
+    const Masks masks = {size(&a, 'c'), array(&a, 8)};
+    const Counts out = {array(&a, 9), array(&a, 10), array(&a, 11), array(&a, 12), array(&a, 13), array(&a, 14)};
     if (undecided == NULL) {
         PyErr_NoMemory();
     } else if (size(&a, 'b') != chains.designs + 1) {
         PyErr_SetString(PyExc_ValueError, "`begins` has one entry more than there are designs.");
-    } else if (are_chains(chains, size(&a, 's'), size(&a, 't'), size(&a, 'n'), -1)) {
+    } else if (are_few(table.planes) &&
+               are_chains(chains, size(&a, 's'), size(&a, 't'), size(&a, 'n'), -1)) {
         const int64_t *prices = array(&a, 1);
         Py_BEGIN_ALLOW_THREADS
         evaluate_chains(chains, prices, table, masks, undecided, out);
@@ -182,7 +199,7 @@ static PyObject *py_evaluate_chains(PyObject *self, PyObject *const *given, Py_s
 static const Argument COUNT_LABELS[] = {
     {"positions", 'i', false, "s"},  {"which", 'i', false, "s"},     {"begins", 'i', false, "b"},
     {"accepted", 'u', false, "tnw"}, {"labels", 'u', false, "lnw"},  {"everyone", 'u', false, "w"},
-    {"out", 'i', true, "dc"},
+    {"planes", 'u', false, "wp"},    {"out", 'i', true, "dc"},
 };
 
 static PyObject *py_count_labels(PyObject *self, PyObject *const *given, Py_ssize_t n_given)
@@ -195,14 +212,15 @@ static PyObject *py_count_labels(PyObject *self, PyObject *const *given, Py_ssiz
     PyObject *result = NULL;
     uint64_t *undecided = PyMem_Malloc(size(&a, 'w') * sizeof *undecided + 1);
     const Chains chains = {size(&a, 'd'), array(&a, 0), array(&a, 1), array(&a, 2)};
-    const Outcomes table = {size(&a, 'w'), lines(&a, 3), {NULL, 0}, array(&a, 5)};
+    const Outcomes table = {size(&a, 'w'), lines(&a, 3), {NULL, 0}, array(&a, 5), planes(&a, 6)};
     if (undecided == NULL) {
         PyErr_NoMemory();
     } else if (size(&a, 'b') != chains.designs + 1) {
         PyErr_SetString(PyExc_ValueError, "`begins` has one entry more than there are designs.");
-    } else if (are_chains(chains, size(&a, 's'), size(&a, 't'), size(&a, 'n'), 0)) {
+    } else if (are_few(table.planes) &&
+               are_chains(chains, size(&a, 's'), size(&a, 't'), size(&a, 'n'), 0)) {
         Py_BEGIN_ALLOW_THREADS
-        count_labels(chains, table, lines(&a, 4), size(&a, 'l'), size(&a, 'c'), undecided, array(&a, 6));
+        count_labels(chains, table, lines(&a, 4), size(&a, 'l'), size(&a, 'c'), undecided, array(&a, 7));
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     }
@@ -222,6 +240,7 @@ static const Argument WALK[] = {
     {"rest", 'i', true, "d"},           {"following", 'i', true, "d"},
     {"undecided", 'u', true, "dw"},     {"sums", 'i', true, "dq"},
     {"missed", 'i', true, "dm"},        {"spreads", 'u', true, "d"},
+    {"planes", 'u', false, "wx"},
 };
 
 static PyObject *py_walk(PyObject *self, PyObject *const *given, Py_ssize_t n_given)
@@ -248,7 +267,8 @@ static PyObject *py_walk(PyObject *self, PyObject *const *given, Py_ssize_t n_gi
                (step ? room < sets + 2 : room != size(&a, 'p')) || state[0] < 0 || state[1] < 0 ||
                state[1] > max_stages || state[3] < 0) {
         PyErr_SetString(PyExc_ValueError, "The arrays of a walk do not fit one another.");
-    } else if (within(array(&a, 0), size(&a, 'f'), 0, (int64_t)sets, "firsts")) {
+    } else if (are_few(planes(&a, 21)) &&
+               within(array(&a, 0), size(&a, 'f'), 0, (int64_t)sets, "firsts")) {
         Walk w = {
             .sets = sets, .words = words, .accepted = array(&a, 1), .right = array(&a, 2),
             .firsts = array(&a, 0), .n_firsts = size(&a, 'f'),
@@ -261,7 +281,7 @@ static PyObject *py_walk(PyObject *self, PyObject *const *given, Py_ssize_t n_gi
             .state = array(&a, 13), .chain = array(&a, 14), .rest = array(&a, 15),
             .following = array(&a, 16), .undecided = array(&a, 17), .sums = array(&a, 18),
             .missed = array(&a, 19), .spreads = array(&a, 20),
-            .left_open = left_open, .scratch = scratch,
+            .planes = planes(&a, 21), .left_open = left_open, .scratch = scratch,
         };
         bool finished;
         Py_BEGIN_ALLOW_THREADS

@@ -4,42 +4,46 @@
 
 /* What a step of a chain, or the end of a design, adds. */
 typedef struct {
-    int64_t accepted, right;
+    int64_t accepted, right; /* rows, or their stakes */
 } Got;
 
-/* Buy the set `s` for the open rows: what it accepts, and the rows that stay open. */
-ALWAYS_INLINE Got buy(const Walk *w, const uint64_t *open_rows, size_t s, uint64_t *left_open)
+/* Buy the set `s` for the open rows: what it accepts (`*n_rows` of them), and those that stay open. */
+ALWAYS_INLINE Got buy(const Walk *w, const uint64_t *open_rows, size_t s, uint64_t *left_open,
+                      int64_t *n_rows, bool by_stake)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
     Got got = {0, 0};
+    int64_t n_sure = 0;
     for (size_t i = 0; i < words; i++) {
         const uint64_t undecided = open_rows[i], sure = undecided & accepted[i];
-        got.accepted += count_bits(sure);
-        got.right += count_bits(undecided & right[i]);
+        n_sure += count_bits(sure);
+        got.accepted += sum_of(w->planes, i, sure, by_stake);
+        got.right += sum_of(w->planes, i, undecided & right[i], by_stake);
         left_open[i] = undecided ^ sure;
     }
+    *n_rows = n_sure;
     return got;
 }
 
 /* Buy the last set of a chain: like `buy`, but the rows that stay open are not needed. */
-ALWAYS_INLINE Got judge(const Walk *w, const uint64_t *open_rows, size_t s)
+ALWAYS_INLINE Got judge(const Walk *w, const uint64_t *open_rows, size_t s, bool by_stake)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
     Got got = {0, 0};
     for (size_t i = 0; i < words; i++) {
-        got.accepted += count_bits(open_rows[i] & accepted[i]);
-        got.right += count_bits(open_rows[i] & right[i]);
+        got.accepted += sum_of(w->planes, i, open_rows[i] & accepted[i], by_stake);
+        got.right += sum_of(w->planes, i, open_rows[i] & right[i], by_stake);
     }
     return got;
 }
 
-/* Buy the set `s`, then the set `last` for the rows that stay open; `*first` is how many `s` accepts.
+/* Buy the set `s`, then the set `last` for the rows that stay open; `*first` is how many rows `s` accepts.
  *
  * No row is accepted twice, so the bits of both sets are counted together. */
 ALWAYS_INLINE Got buy_two(const Walk *w, const uint64_t *open_rows, size_t s, size_t last,
-                          int64_t *first)
+                          int64_t *first, bool by_stake)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
@@ -51,8 +55,9 @@ ALWAYS_INLINE Got buy_two(const Walk *w, const uint64_t *open_rows, size_t s, si
         const uint64_t undecided = open_rows[i], sure = undecided & accepted[i];
         const uint64_t left = undecided ^ sure;
         n_first += count_bits(sure);
-        got.accepted += count_bits(sure | (left & last_accepted[i]));
-        got.right += count_bits((undecided & right[i]) | (left & last_right[i]));
+        const uint64_t good = (undecided & right[i]) | (left & last_right[i]);
+        got.accepted += sum_of(w->planes, i, sure | (left & last_accepted[i]), by_stake);
+        got.right += sum_of(w->planes, i, good, by_stake);
     }
     *first = n_first;
     return got;
@@ -60,7 +65,7 @@ ALWAYS_INLINE Got buy_two(const Walk *w, const uint64_t *open_rows, size_t s, si
 
 /* Add the rows of each limited class that `s` misses; return whether a limit is exceeded. */
 ALWAYS_INLINE bool miss(const Walk *w, const int64_t *so_far, const uint64_t *open_rows, size_t s,
-                        int64_t *missed)
+                        int64_t *missed, bool by_stake)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
@@ -69,7 +74,7 @@ ALWAYS_INLINE bool miss(const Walk *w, const int64_t *so_far, const uint64_t *op
         const uint64_t *mask = w->missed_masks.bits + c * words;
         int64_t wrong = so_far[c];
         for (size_t i = 0; i < words; i++)
-            wrong += count_bits(open_rows[i] & (accepted[i] ^ right[i]) & mask[i]);
+            wrong += sum_of(w->planes, i, open_rows[i] & (accepted[i] ^ right[i]) & mask[i], by_stake);
         missed[c] = wrong;
         beyond = beyond || wrong > w->most_missed[c];
     }
@@ -79,7 +84,8 @@ ALWAYS_INLINE bool miss(const Walk *w, const int64_t *so_far, const uint64_t *op
 /* Say whether a design that ends with `s`, then `last`, rejects too much of a class.
  *
  * Longer chains leave fewer rows open, so no chain is abandoned because of this. */
-ALWAYS_INLINE bool rejects(const Walk *w, const uint64_t *open_rows, size_t s, size_t last)
+ALWAYS_INLINE bool rejects(const Walk *w, const uint64_t *open_rows, size_t s, size_t last,
+                           bool by_stake)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words;
@@ -87,8 +93,10 @@ ALWAYS_INLINE bool rejects(const Walk *w, const uint64_t *open_rows, size_t s, s
     for (size_t c = 0; c < w->rejected_masks.classes; c++) {
         const uint64_t *mask = w->rejected_masks.bits + c * words;
         int64_t rejected = 0;
-        for (size_t i = 0; i < words; i++)
-            rejected += count_bits(open_rows[i] & ~(accepted[i] | last_accepted[i]) & mask[i]);
+        for (size_t i = 0; i < words; i++) {
+            const uint64_t away = open_rows[i] & ~(accepted[i] | last_accepted[i]) & mask[i];
+            rejected += sum_of(w->planes, i, away, by_stake);
+        }
         if (rejected > w->most_rejected[c])
             return true;
     }
@@ -142,7 +150,7 @@ ALWAYS_INLINE void note(Walk *w, int64_t *used, Got got, int64_t paid, int64_t s
 
 /* Note the design that ends at this depth, or that buys every other source next. */
 ALWAYS_INLINE void end_here(Walk *w, int64_t *used, int64_t *walked, int64_t depth, size_t s,
-                            bool beyond)
+                            bool beyond, bool by_stake)
 {
     const size_t full = w->sets - 1, words = w->words;
     const uint64_t *open_rows = w->undecided + (size_t)depth * words;
@@ -154,23 +162,23 @@ ALWAYS_INLINE void end_here(Walk *w, int64_t *used, int64_t *walked, int64_t dep
     if (w->use_all && s != full) {
         if (depth >= w->max_stages)
             return;
-        const Got more = judge(w, open_rows, full);
+        const Got more = judge(w, open_rows, full, by_stake);
         got.accepted += more.accepted, got.right += more.right;
         paid += sums[3] * (w->price[full] - w->price[s]);
         beyond = miss(w, w->missed + (size_t)depth * w->missed_masks.classes, open_rows, full,
-                      w->scratch);
+                      w->scratch, by_stake);
         key = (uint64_t)(depth + 1) * w->spread[full] - w->spreads[depth];
         stages = depth + 1, last = full;
     }
     ++*walked;
-    if (beyond || is_dominated(w, place_of(w, got), paid) || rejects(w, open_rows, s, last))
+    if (beyond || is_dominated(w, place_of(w, got), paid) || rejects(w, open_rows, s, last, by_stake))
         return;
     note(w, used, got, paid, stages, key);
 }
 
 /* Note every design whose last bought set follows `s`: nearly all of the work. */
 ALWAYS_INLINE void end_after(Walk *w, int64_t *used, int64_t *walked, int64_t depth, size_t s,
-                             size_t others, bool use_all)
+                             size_t others, bool use_all, bool by_stake)
 {
     const size_t full = w->sets - 1, words = w->words;
     const uint64_t *open_rows = w->undecided + (size_t)depth * words;
@@ -187,24 +195,25 @@ ALWAYS_INLINE void end_after(Walk *w, int64_t *used, int64_t *walked, int64_t de
         Got got;
         if (use_all) {
             int64_t first;
-            got = buy_two(w, open_rows, next, full, &first);
+            got = buy_two(w, open_rows, next, full, &first, by_stake);
             next_paid += (left - first) * (all_price - w->price[next]);
         } else {
-            got = judge(w, open_rows, next);
+            got = judge(w, open_rows, next, by_stake);
         }
         got.accepted += sums[0], got.right += sums[1];
         if (is_dominated(w, place_of(w, got), next_paid))
             continue;
         if (w->missed_masks.classes) {
-            bool beyond = miss(w, missed, open_rows, next, w->scratch);
+            bool beyond = miss(w, missed, open_rows, next, w->scratch, by_stake);
             if (use_all) {
-                buy(w, open_rows, next, w->left_open);
-                beyond = miss(w, w->scratch, w->left_open, full, w->scratch);
+                int64_t n_rows;
+                buy(w, open_rows, next, w->left_open, &n_rows, by_stake);
+                beyond = miss(w, w->scratch, w->left_open, full, w->scratch, by_stake);
             }
             if (beyond)
                 continue;
         }
-        if (rejects(w, open_rows, next, use_all ? full : next))
+        if (rejects(w, open_rows, next, use_all ? full : next, by_stake))
             continue;
         /* Four bits per source: n_stages + 1 minus the number of sets with it, so stage + 1. */
         uint64_t key = (uint64_t)(depth + 1) * w->spread[next] - w->spreads[depth];
@@ -218,26 +227,26 @@ ALWAYS_INLINE void end_after(Walk *w, int64_t *used, int64_t *walked, int64_t de
 }
 
 /* Take `s` as the next set of the chain; return whether it misses too much of a class. */
-ALWAYS_INLINE bool take(Walk *w, int64_t depth, size_t s)
+ALWAYS_INLINE bool take(Walk *w, int64_t depth, size_t s, bool by_stake)
 {
     const size_t words = w->words, classes = w->missed_masks.classes;
     int64_t *sums = w->sums + depth * 4, *next = sums + 4;
     const int64_t before = depth > 0 ? w->price[w->chain[depth]] : 0;
     uint64_t *open_rows = w->undecided + (size_t)depth * words;
     const bool beyond = miss(w, w->missed + (size_t)depth * classes, open_rows, s,
-                             w->missed + (size_t)(depth + 1) * classes);
-    const Got got = buy(w, open_rows, s, open_rows + words);
+                             w->missed + (size_t)(depth + 1) * classes, by_stake);
+    int64_t n_rows;
+    const Got got = buy(w, open_rows, s, open_rows + words, &n_rows, by_stake);
     w->chain[depth + 1] = (int64_t)s;
     w->spreads[depth + 1] = w->spreads[depth] + w->spread[s];
     next[0] = sums[0] + got.accepted;
     next[1] = sums[1] + got.right;
     next[2] = sums[2] + sums[3] * (w->price[s] - before);
-    next[3] = sums[3] - got.accepted;
+    next[3] = sums[3] - n_rows;
     return beyond;
 }
 
-FOR_EACH_MACHINE
-bool walk(const Walk *given)
+ALWAYS_INLINE bool walk_on(const Walk *given, bool by_stake)
 {
     /* A copy that nobody else can see: the compiler may keep its parts in registers. */
     Walk copy = *given, *w = &copy;
@@ -267,8 +276,8 @@ bool walk(const Walk *given)
         }
         if (!w->exists[s])
             continue;
-        const bool beyond = take(w, depth++, s);
-        end_here(w, &used, &walked, depth, s, beyond);
+        const bool beyond = take(w, depth++, s, by_stake);
+        end_here(w, &used, &walked, depth, s, beyond, by_stake);
         /* The sets that may follow. */
         const size_t others = full & ~s;
         const int64_t room_for = w->max_stages - depth - (w->use_all ? 1 : 0);
@@ -278,12 +287,18 @@ bool walk(const Walk *given)
         }
         if (others != 0 && room_for == 1) {
             if (w->use_all)
-                end_after(w, &used, &walked, depth, s, others, true);
+                end_after(w, &used, &walked, depth, s, others, true, by_stake);
             else
-                end_after(w, &used, &walked, depth, s, others, false);
+                end_after(w, &used, &walked, depth, s, others, false, by_stake);
         }
         depth--;
     }
     w->state[0] = first, w->state[1] = depth, w->state[2] = walked, w->state[3] = used;
     return finished;
+}
+
+FOR_EACH_MACHINE
+bool walk(const Walk *given)
+{
+    return given->planes.count ? walk_on(given, true) : walk_on(given, false);
 }

@@ -11,12 +11,22 @@ def bits_of(words):
     return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(bool)
 
 
+def stakes_of(planes):
+    """Add up the planes of the stakes of rows; without any, each row counts as one."""
+    bits = [bits_of(plane) for plane in planes.T]
+    return sum(
+        (plane.astype(np.int64) << p for p, plane in enumerate(bits)),
+        np.int64(0) if bits else np.ones(64 * len(planes), np.int64),
+    )
+
+
 def evaluate_chains(
-    positions, prices, which, begins, accepted, right, everyone, masks, out_accepted, out_right,
+    positions, prices, which, begins, accepted, right, everyone, planes, masks, out_accepted, out_right,
     out_paid, out_class_accepted, out_class_right, out_reached,
 ):  # fmt: skip
     """Count accepted rows, right ones and price units for many designs."""
     accepted, right, everyone, masks = map(bits_of, (accepted, right, everyone, masks))
+    stakes = stakes_of(planes)
     for d in range(len(begins) - 1):
         if positions[begins[d]] < 0:
             continue
@@ -27,23 +37,24 @@ def evaluate_chains(
             before = prices[i]
             sure = undecided & accepted[which[i], positions[i]]
             good = undecided & right[which[i], positions[i]]
-            out_accepted[d] += sure.sum()
-            out_right[d] += good.sum()
-            out_class_accepted[d] += (sure & masks).sum(axis=1)
-            out_class_right[d] += (good & masks).sum(axis=1)
+            out_accepted[d] += (sure * stakes).sum()
+            out_right[d] += (good * stakes).sum()
+            out_class_accepted[d] += (sure & masks) @ stakes
+            out_class_right[d] += (good & masks) @ stakes
             undecided &= ~sure
 
 
-def count_labels(positions, which, begins, accepted, labels, everyone, out):
+def count_labels(positions, which, begins, accepted, labels, everyone, planes, out):
     """Count for many designs the rows accepted under each label."""
     accepted, labels, everyone = map(bits_of, (accepted, labels, everyone))
+    stakes = stakes_of(planes)
     codes = (labels << np.arange(len(labels))[:, None, None]).sum(axis=0)  # sets x rows
     for d in range(len(begins) - 1):
         undecided = everyone.copy()
         for i in range(begins[d], begins[d + 1]):
             sure = undecided & accepted[which[i], positions[i]]
             for label in range(out.shape[1]):
-                out[d, label] += (codes[positions[i]][sure] == label).sum()
+                out[d, label] += stakes[sure & (codes[positions[i]] == label)].sum()
             undecided &= ~sure
 
 
@@ -65,13 +76,14 @@ def chains_of(firsts, exists, max_stages, use_all):
 def walk(
     firsts, accepted, right, price, exists, spread, missed_masks, most_missed, rejected_masks,
     most_rejected, least, cells, keys, state, chain, rest, following, undecided, sums, missed,
-    spreads, max_stages, use_all, width, step,
+    spreads, planes, max_stages, use_all, width, step,
 ):  # fmt: skip
     """Walk every chain of sets, with room for every design; return that it is finished."""
     del chain, rest, following, sums, missed, spreads  # where the kernel keeps its place
     everyone = bits_of(undecided[0])
     accepted, right = bits_of(accepted), bits_of(right)
     missed_masks, rejected_masks = bits_of(missed_masks), bits_of(rejected_masks)
+    stakes = stakes_of(planes)
     for sets in chains_of(firsts, exists, max_stages, use_all):
         state[2] += 1
         open_rows, taken, good = everyone.copy(), np.zeros_like(everyone), np.zeros_like(everyone)
@@ -82,7 +94,7 @@ def walk(
             taken |= open_rows & accepted[s]
             good |= open_rows & right[s]
             open_rows &= ~accepted[s]
-        n_accepted, n_right = int(taken.sum()), int(good.sum())
+        n_accepted, n_right = int((taken * stakes).sum()), int((good * stakes).sum())
         wrong = n_accepted - n_right
         place = n_accepted * width + wrong
         if step:
@@ -90,9 +102,9 @@ def walk(
             place = a * width + b if a < width and b >= 0 else -1
         if place >= 0 and paid > least[place]:
             continue
-        if ((taken & ~good & missed_masks).sum(axis=1) > most_missed).any():
+        if ((taken & ~good & missed_masks) @ stakes > most_missed).any():
             continue
-        if ((open_rows & rejected_masks).sum(axis=1) > most_rejected).any():
+        if ((open_rows & rejected_masks) @ stakes > most_rejected).any():
             continue
         n_stages = len(sets)
         key = (n_stages + 1) * int(spread[-1 if use_all else sets[-1]])

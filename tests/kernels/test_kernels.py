@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from emsco import _core
 from emsco.learners import _tree_walk
 
+PLANES = 7  # the place of stakes among the arguments of `evaluate_chains`
 NOBODY = np.iinfo(np.int64).max
 
 
@@ -26,6 +27,13 @@ def outcomes(rng, *shape, rows):
     """Draw accepted bits, and right ones among them."""
     accepted = packed(rng, *shape, rows=rows, density=rng.random())
     return accepted, accepted & packed(rng, *shape, rows=rows, density=0.8)
+
+
+def stakes(rng, rows):
+    """Draw the planes of stakes, as often none, and the largest sum of them."""
+    n_planes = int(rng.choice([0, 0, 1, 3, 16]))
+    bits = packed(rng, n_planes, rows=rows, density=rng.random())
+    return np.ascontiguousarray(bits.T), rows * 2**n_planes
 
 
 def with_room(array, rng):
@@ -65,7 +73,11 @@ def evaluate_arguments(rng):
     written = [np.zeros(designs, dtype=np.int64) for _ in range(3)]
     written += [np.zeros((designs, len(masks)), dtype=np.int64) for _ in range(2)]
     written += [np.zeros(len(positions), dtype=np.int64)]
-    return (positions, prices, which, begins, accepted, right, everyone, masks, *written), written
+    planes = stakes(rng, rows)[0]
+    arguments = (
+        positions, prices, which, begins, accepted, right, everyone, planes, masks, *written,
+    )  # fmt: skip
+    return arguments, written
 
 
 def label_arguments(rng):
@@ -73,7 +85,8 @@ def label_arguments(rng):
     accepted, _ = outcomes(rng, tables, sets, rows=rows)
     labels = with_room(packed(rng, 2, sets, rows=rows), rng)
     out = np.zeros((len(begins) - 1, 4), dtype=np.int64)
-    return (positions, which, begins, accepted, labels, everyone, out), [out]
+    planes = stakes(rng, rows)[0]
+    return (positions, which, begins, accepted, labels, everyone, planes, out), [out]
 
 
 def walk_arguments(rng):
@@ -89,9 +102,11 @@ def walk_arguments(rng):
         [sum(n for k, n in enumerate(nibbles) if s >> k & 1) for s in range(n_sets)], np.uint64
     )
     limited = [packed(rng, int(rng.integers(0, 3)), rows=rows) for _ in range(2)]
-    most = [rng.integers(0, rows + 1, size=len(masks)) for masks in limited]
+    planes, whole = stakes(rng, rows)
+    most = [rng.integers(0, whole + 1, size=len(masks)) for masks in limited]
     firsts = rng.permutation(np.flatnonzero(exists))
-    width = rows + 1 if step == 0 else -(-rows // step) + 2
+    step = step if whole < 500 else (1 + step) * whole // 100  # as coarse as for many stakes
+    width = whole + 1 if step == 0 else -(-whole // step) + 2
     least = rng.integers(0, 50 * rows + 1, size=width**2) if step else np.full(width**2, NOBODY)
     entries = width**2 if step == 0 else 20_000
     cells = np.zeros((entries, 4 if step else 2), dtype=np.int64)
@@ -106,7 +121,7 @@ def walk_arguments(rng):
     arguments = (
         firsts, accepted, right, price, exists, spread, limited[0], most[0], limited[1], most[1],
         least, cells, keys, state, *stacks, undecided, sums, missed,
-        np.zeros(depths, dtype=np.uint64), max_stages, use_all, width, step,
+        np.zeros(depths, dtype=np.uint64), planes, max_stages, use_all, width, step,
     )  # fmt: skip
     return arguments, [least, cells, keys, state]
 
@@ -193,13 +208,22 @@ def test_arrays_that_do_not_fit_are_refused(name, make):
             kernel(*replaced(arguments, place, array[None]))
 
 
-@pytest.mark.parametrize("place", range(14))
+@pytest.mark.parametrize("place", [place for place in range(15) if place != PLANES])
 def test_arrays_cut_short_are_refused(place):
     """Words, sets, rows or designs that one array has and another lacks."""
     arguments, _ = evaluate_arguments(np.random.default_rng(3))
     short = arguments[place][..., :-1].copy()
     with pytest.raises(ValueError, match=r"has|one entry more"):
         _core.evaluate_chains(*replaced(arguments, place, short))
+
+
+@pytest.mark.parametrize("shape", [(-1, 0), (0, 64)])
+def test_stakes_of_other_rows_or_of_too_many_bits_are_refused(shape):
+    arguments, _ = evaluate_arguments(np.random.default_rng(3))
+    words, bits = np.add(arguments[PLANES].shape, shape)
+    planes = np.zeros((words, bits), dtype=np.uint64)
+    with pytest.raises(ValueError, match="planes"):
+        _core.evaluate_chains(*replaced(arguments, PLANES, planes))
 
 
 @pytest.mark.parametrize(

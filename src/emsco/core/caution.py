@@ -61,3 +61,25 @@ def wilson(part: ArrayLike, whole: ArrayLike, z: float) -> tuple[Shares, Shares]
         low, high = (centre - half) / (1 + z * z / counts), (centre + half) / (1 + z * z / counts)
     known = counts > 0
     return np.where(known, np.maximum(low, 0), 0.0), np.where(known, np.minimum(high, 1), 1.0)
+
+
+def effective_rows(
+    part: ArrayLike, whole: ArrayLike, part_squares: ArrayLike, whole_squares: ArrayLike
+) -> tuple[Shares, Shares]:
+    """Return how many equal rows would show shares of stakes with the same standard error.
+
+    With stakes S of rows A, of which W count, a share t has the squared standard error
+    sum S^2 A (W - t)^2 / (sum S A)^2. As in `less_margin`, one more row that counts and one that
+    does not make up for few rows; their stake is the mean over what is at stake. If all stakes are
+    equal, these are the numbers of rows.
+    """
+    a, n, a2, n2 = (
+        np.asarray(x, dtype=np.float64) for x in (part, whole, part_squares, whole_squares)
+    )
+    known = n > 0
+    n_, n2_ = np.where(known, n, 1.0), np.where(known, n2, 1.0)
+    one = n2_ / n_
+    t = (a + one) / (n_ + 2 * one)
+    spread = (1 - t) ** 2 * (a2 + one**2) + t**2 * (np.maximum(n2_ - a2, 0) + one**2)
+    rows = np.where(known, t * (1 - t) * n_ * (n_ + 2 * one) / spread, 0.0)
+    return shares_of(a, n) * rows, rows

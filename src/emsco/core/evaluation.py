@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isclose
 from typing import Any
@@ -15,8 +15,9 @@ from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import cell
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
-from emsco.core.measure import share_of
+from emsco.core.measure import rows_of, share_of
 from emsco.core.measures import LOSS, MEASURES, columns
+from emsco.core.stakes import read_stake
 from emsco.core.validation import (
     read_given_labels,
     refuse_other_kind,
@@ -30,13 +31,16 @@ from emsco.exceptions import DecisionsError
 class Evaluation:
     """Counts of decisions compared with the truth; every rate is derived from them.
 
+    Counts may be sums of what is at stake on rows instead of numbers of rows. Rates are then shares
+    of the stake; cost and latency are means per row in any case.
+
     Printed, an evaluation is a line with accuracy, coverage and cost, then a line for each class.
 
     Parameters
     ----------
     rows, accepted, right : float
         The number of rows, of accepted rows, and of rows accepted under their true label; sums of
-        weights if rows are weighted.
+        weights if rows are weighted, and sums of stakes if these were given.
     paid : float
         The total paid for sources over all rows, rejected ones included.
     class_rows, class_accepted, class_right : mapping of label to float, default=None
@@ -51,6 +55,10 @@ class Evaluation:
         The total latency of all rows.
     worst_latency : float, default=0.0
         The largest latency of any row.
+    by_row : Evaluation, default=None
+        The same decisions counted by row, if the counts are sums of stakes.
+    squares : Evaluation, default=None
+        The same counts as sums of squared stakes, which standard errors need.
 
     Examples
     --------
@@ -79,6 +87,8 @@ class Evaluation:
     label_accepted: Any = None  # mappings, once checked
     class_reference: Any = field(default=None, compare=False)
     class_both: Any = field(default=None, compare=False)
+    by_row: Evaluation | None = None
+    squares: Evaluation | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.accepted <= self.rows < inf:
@@ -102,6 +112,8 @@ class Evaluation:
                 )
         self._freeze_label_accepted()
         self._freeze_comparison()
+        if (self.by_row is None) != (self.squares is None):
+            raise DecisionsError(f"Sums of stakes need `by_row` and `squares`: {self!r}.")
 
     def _freeze_label_accepted(self) -> None:
         accepted = FrozenMapping(self.label_accepted)
@@ -137,6 +149,11 @@ class Evaluation:
                 )
 
     @property
+    def is_by_stake(self) -> bool:
+        """Whether the counts are sums of stakes, and not numbers of rows."""
+        return self.by_row is not None
+
+    @property
     def accuracy(self) -> float:
         """The share of accepted rows that are labelled right; 0 if nothing is accepted."""
         return share_of(self.right, self.accepted)
@@ -149,7 +166,7 @@ class Evaluation:
     @property
     def cost(self) -> float:
         """The mean amount paid for sources per row, rejected rows included."""
-        return share_of(self.paid, self.rows)
+        return share_of(self.paid, rows_of(self).rows)
 
     @cached_property
     def missed(self) -> Mapping[Any, float]:
@@ -177,7 +194,7 @@ class Evaluation:
     @property
     def latency(self) -> float:
         """The mean latency per row."""
-        return share_of(self.waited, self.rows)
+        return share_of(self.waited, rows_of(self).rows)
 
     def __str__(self) -> str:
         return "\n".join([self._summary(), *self.class_lines().values()])
@@ -189,8 +206,9 @@ class Evaluation:
         return "; ".join([self._summary(), *by_class])
 
     def _summary(self) -> str:
+        stake = " of the stake" if self.is_by_stake else ""
         return (
-            f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
+            f"{self.accuracy:.1%} right of the {self.coverage:.1%}{stake} accepted, for "
             f"{cell(self.cost)} per row"
         )
 
@@ -227,7 +245,8 @@ class Evaluation:
         review : Review, default=None
             The review of rejected rows; a review can be wrong too. None: nothing is rejected.
         error_cost : float or mapping of label to float, default=0.0
-            The price of a row that ends with a wrong label, one for all or one per true class.
+            The price of a row that ends with a wrong label, one for all or one per true class; if
+            counts are sums of stakes, the price of one unit at stake.
         """
         return LOSS.of(self, review, error_cost or 0.0)
 
@@ -237,6 +256,7 @@ def evaluate(
     y: ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
+    stake: ArrayLike | None = None,
     population: Mapping[Any, float] | None = None,
 ) -> Evaluation:
     """Compare decisions with the truth.
@@ -250,6 +270,10 @@ def evaluate(
         row is right.
     sample_weight : array, default=None
         How much each row counts. None: every row counts 1.
+    stake : array, default=None
+        What is at stake on each row, such as an amount of money. Accuracy, coverage and the other
+        shares are then shares of the stake; cost and latency are means per row, as they are paid by
+        row. None: shares of rows.
     population : mapping of label to float, default=None
         The shares of the classes among future rows, if these rows were drawn differently, for
         example half of them fraud. The rows are then weighted so that the classes have these
@@ -265,12 +289,16 @@ def evaluate(
     (1.0, 0.5, 2.0)
     >>> evaluate(decisions, ["a", "b"], population={"a": 0.9}).coverage
     0.9
+    >>> evaluate(decisions, ["a", "a"], stake=[4, 36]).coverage
+    0.1
     """
     truth = np.asarray(read_given_labels(y))
     known, decided = np.unique(truth).tolist(), np.unique(decisions.label).tolist()
     refuse_other_kind(known, decided)
     warn_similar(known, decided)
-    return evaluate_known(decisions, truth, sample_weight=sample_weight, population=population)
+    return evaluate_known(
+        decisions, truth, sample_weight=sample_weight, stake=stake, population=population
+    )
 
 
 def evaluate_known(
@@ -278,6 +306,7 @@ def evaluate_known(
     truth: NDArray[Any],
     *,
     sample_weight: ArrayLike | None = None,
+    stake: ArrayLike | None = None,
     population: Mapping[Any, float] | None = None,
 ) -> Evaluation:
     """Compare decisions with labels that were read and compared with the classes before."""
@@ -294,6 +323,28 @@ def evaluate_known(
         by_class = weights_of(population, dict(zip(labels.tolist(), own.tolist(), strict=True)))
         factor = np.array([by_class[label] for label in labels.tolist()])[codes]
         weight = factor if weight is None else weight * factor
+    by_row = _counted(decisions, truth, labels, codes, weight)
+    if stake is None:
+        return by_row
+    weighed = read_stake(stake, len(truth)) * (1.0 if weight is None else weight)
+    squares = _counted(decisions, truth, labels, codes, weighed**2)
+    return replace(
+        _counted(decisions, truth, labels, codes, weighed),
+        paid=by_row.paid,
+        waited=by_row.waited,
+        by_row=by_row,
+        squares=squares,
+    )
+
+
+def _counted(
+    decisions: Decisions,
+    truth: NDArray[Any],
+    labels: NDArray[Any],
+    codes: NDArray[np.intp],
+    weight: NDArray[Any] | None,
+) -> Evaluation:
+    """Count decisions with these weights; `codes` are the places of the truth in `labels`."""
     right = decisions.accepted & (decisions.label == truth)
 
     def count(rows: NDArray[np.bool_] | None) -> dict[Any, float]:

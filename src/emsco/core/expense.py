@@ -8,6 +8,7 @@ from typing import NamedTuple
 from emsco._utils.text_table import cell
 from emsco.core.costs import Review
 from emsco.core.evaluation import Evaluation
+from emsco.core.measure import rows_of
 from emsco.core.measures import LOSS
 
 ErrorCost = float | Mapping[object, float] | None
@@ -54,7 +55,7 @@ def expense_of(
     if review is None and rejected:
         return Expense(cost)
     free = review is None or not review.cost
-    reviewed = None if review is None or free else review.cost * (1 - evaluation.coverage)
+    reviewed = None if review is None or free else review.cost * (1 - rows_of(evaluation).coverage)
     if error_cost is None:
         return Expense(cost, reviewed)
     if isinstance(error_cost, Mapping):  # fresh rows may hold no row of a class

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emsco.core.caution import wilson
+from emsco.core.measure import rows_of
 from emsco.core.measures import columns
 
 FEW_ROWS = 100  # a share of fewer rows is told with its counts and its interval
@@ -58,7 +59,9 @@ def few_rows_text(evaluation: Any, label: Any, repeats: float = 1.0) -> str:
 
 def _few(evaluation: Any, label: Any, repeats: float) -> Iterator[str]:
     for measure in columns(by_class=True):
-        part, whole = measure.count(evaluation, label)
-        if whole and 0 < whole / repeats < FEW_ROWS:
-            counts = f"{part / repeats:,.0f} of {whole / repeats:,.0f}"
-            yield f"{measure.text(counts)} ({interval_text(part, whole, repeats)})"
+        part, whole = measure.effective(evaluation, label, repeats)
+        if 0 < whole < FEW_ROWS:
+            own, every = measure.count(rows_of(evaluation), label)
+            counts = f"{own / repeats:,.0f} of {every / repeats:,.0f}"
+            of = " of the stake" if evaluation.squares is not None else ""
+            yield f"{measure.text(counts)} ({interval_text(part, whole)}{of})"

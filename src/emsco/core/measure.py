@@ -166,9 +166,25 @@ class Measure:
     def count(self, counts: Any, label: Any = None) -> tuple[Any, Any]:
         """Return how much it counts, and out of how much; None if it is not a share.
 
-        `counts` is an evaluation, or has arrays under the names of one.
+        `counts` is an evaluation, or has arrays under the names of one. Money and seconds are
+        counted by row, even if shares are of the stake.
         """
+        if self.unit != "share":
+            counts = rows_of(counts)
         return _difference(counts, self.part, label), _difference(counts, self.whole, label)
+
+    def effective(self, counts: Any, label: Any = None, repeats: float = 1.0) -> tuple[Any, Any]:
+        """Return what `count` does, per row: rows were counted `repeats` times on average.
+
+        Of stakes, it is the number of equal rows that would show the share as precisely.
+        """
+        part, whole = self.count(counts, label)
+        squares = getattr(counts, "squares", None)
+        if squares is not None:
+            from emsco.core.caution import effective_rows
+
+            part, whole = effective_rows(part, whole, *self.count(squares, label))
+        return part / repeats, whole / repeats
 
     def bad_count(self, counts: Any, label: Any = None) -> tuple[Any, Any]:
         """Return how many rows count against a target of a share, and out of how many."""
@@ -205,7 +221,7 @@ class Measure:
             return figure
         if not z or self.margin == COUNTED:
             return shares_of(part, whole)
-        part, whole = part / repeats, whole / repeats
+        part, whole = self.effective(figures, label, repeats)
         if self.margin == LESS_ERRORS:
             return less_margin(part, whole, z)
         low, high = wilson(part, whole, z)
@@ -240,7 +256,7 @@ class FitnessMeasure(Measure):
 
         accuracy = shares_of(figures.right, figures.accepted)[within]
         coverage = shares_of(figures.accepted, figures.rows)[within]
-        cost = shares_of(figures.paid, figures.rows)[within]
+        cost = shares_of(figures.paid, rows_of(figures).rows)[within]
         saved = 1 - shares_of(cost, np.full(len(within), costs.total))
         score: Shares = -np.hypot(np.hypot(accuracy, coverage), saved)
         return score
@@ -261,7 +277,7 @@ class LossMeasure(Measure):
         from emsco.core.caution import shares_of
 
         some = figures.take(within)  # others may reject rows, which needs the price of a review
-        return shares_of(total_loss(some, costs.review, error_cost), some.rows)
+        return shares_of(total_loss(some, costs.review, error_cost), rows_of(some).rows)
 
     def of(
         self,
@@ -270,13 +286,14 @@ class LossMeasure(Measure):
         error_cost: float | Mapping[Any, float] = 0.0,
     ) -> float:
         """Return the loss of an evaluation."""
-        return share_of(total_loss(evaluation, review, error_cost), evaluation.rows)
+        return share_of(total_loss(evaluation, review, error_cost), rows_of(evaluation).rows)
 
 
 def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[Any, float]) -> Any:
     """Add up what was paid for sources and reviews and what errors cost, those of reviews too.
 
-    `counts` is an evaluation, or has arrays under the names of one.
+    `counts` is an evaluation, or has arrays under the names of one. Reviews are paid by row, also
+    if errors are sums of stakes.
     """
     import numpy as np
 
@@ -304,8 +321,15 @@ def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[A
         )
     else:
         errors = error_cost * (counts.accepted - counts.right + errs * rejected)
-    reviewed = 0.0 if review is None else review.cost * rejected
+    by_row = rows_of(counts)
+    reviewed = 0.0 if review is None else review.cost * (by_row.rows - by_row.accepted)
     return counts.paid + reviewed + errors
+
+
+def rows_of(counts: Any) -> Any:
+    """Return the counts of rows: those that belong to sums of stakes, or the counts themselves."""
+    by_row = getattr(counts, "by_row", None)
+    return counts if by_row is None else by_row
 
 
 def share_of(part: float, whole: float) -> float:

@@ -14,7 +14,7 @@ from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, learners_of
-from emsco.core.measure import Measure, share_of
+from emsco.core.measure import Measure, rows_of, share_of
 from emsco.core.measures import MEASURES, columns
 from emsco.exceptions import require
 
@@ -144,6 +144,7 @@ def differences(
     *,
     repeats: float = 1.0,
     within_classes: bool = False,
+    stake: ArrayLike | None = None,
 ) -> list[FreshDifference]:
     """List the figures that differ on fresh rows by more than two standard errors.
 
@@ -153,9 +154,9 @@ def differences(
 
     Rows were counted `repeats` times on average when the candidate was selected. With
     `within_classes`, only shares of the rows of a class are compared, which do not depend on how
-    many rows each class has.
+    many rows each class has. `stake` is what is at stake on the fresh rows, if shares are of that.
     """
-    fresh = evaluate_known(decisions, np.asarray(truth))
+    fresh = evaluate_known(decisions, np.asarray(truth), stake=stake)
     compared: list[FreshDifference] = []
     for measure in columns(by_class=False) if not within_classes else ():
         if measure.is_share:
@@ -173,8 +174,8 @@ def _compared(
     measure: Measure, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
 ) -> list[FreshDifference]:
     """Compare a share; the list is empty if one of the two is a share of no rows."""
-    part, whole = (count / repeats for count in measure.count(selected, label))
-    fresh_part, fresh_whole = measure.count(fresh, label)
+    part, whole = measure.effective(selected, label, repeats)
+    fresh_part, fresh_whole = measure.effective(fresh, label)
     if not whole or not fresh_whole:
         return []
     before, now = part / whole, fresh_part / fresh_whole
@@ -188,7 +189,7 @@ def _compared_costs(
     selected: Evaluation, decisions: Decisions, repeats: float
 ) -> list[FreshDifference]:
     before, now = selected.cost, float(np.mean(decisions.cost)) if len(decisions) else 0.0
-    n_before, n_now = selected.rows / repeats, len(decisions)
+    n_before, n_now = rows_of(selected).rows / repeats, len(decisions)
     if not n_before or not n_now or isclose(before, now, rel_tol=1e-9, abs_tol=1e-12):
         return []
     # The variance of both samples as one: within the samples, and between their means.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import isnan
 from numbers import Real
 from typing import Any, NamedTuple
@@ -56,6 +57,20 @@ class Figures:
                 counts = [getattr(e, name) for e in self._evaluations]
                 self._read[name] = np.array(counts, dtype=np.float64)
         return self._read[name]
+
+    @cached_property
+    def by_row(self) -> Figures | None:
+        """The figures counted by row, if these are of stakes."""
+        return self._others("by_row")
+
+    @cached_property
+    def squares(self) -> Figures | None:
+        """The sums of squared stakes, if these figures are of stakes."""
+        return self._others("squares")
+
+    def _others(self, name: str) -> Figures | None:
+        others = [getattr(evaluation, name) for evaluation in self._evaluations]
+        return None if None in others or not others else Figures(others)
 
     def __len__(self) -> int:
         return len(self._evaluations)

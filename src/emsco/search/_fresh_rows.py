@@ -22,13 +22,21 @@ from emsco.core.validation import (
     weighted_as,
     weights_of,
 )
-from emsco.exceptions import ClassesError, LabelsWarning, Parameter, warn
+from emsco.exceptions import (
+    ClassesError,
+    LabelsWarning,
+    Parameter,
+    SearchError,
+    ValuesError,
+    warn,
+)
 from emsco.learners.final_model import predict_labels
 from emsco.learners.training import Training
 from emsco.rows.columns import plain, refuse_invalid
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.rows.row_sketch import Sketch
 from emsco.search._problem_spec import ProblemSpec, evaluate_afresh
+from emsco.search._stake_column import Stake, stake_of, without_stake
 from emsco.search._summary import sentences_of_choice, sentences_of_fresh
 from emsco.search._yardstick import sentence_of, yardstick_of
 from emsco.search.fitted_search import check_chosen, chosen_cascade
@@ -50,7 +58,9 @@ def truth_of(search: Any, X: Any, y: ArrayLike | None) -> NDArray[Any]:
     return right
 
 
-def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -> str:
+def describe(
+    search: Any, X: Any, y: ArrayLike | None, population: Population, stake: Any = None
+) -> str:
     """Describe the choice; on fresh rows, also how it differs there from the selected figures."""
     check_chosen(search)
     choice, front, found = search.choice_, search.front_, search.found_
@@ -67,23 +77,31 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
         sentence_of(yardstick_of(found), found.reference, chosen.evaluation.coverage),
     )
     if X is None:
-        if y is not None or population is not None:
+        if y is not None or population is not None or stake is not None:
             raise ClassesError(
-                "`y` and " + Parameter("population") + " need fresh rows; give the rows as X."
+                "`y`, `stake` and "
+                + Parameter("population")
+                + " need fresh rows; give the rows as X."
             )
         return summary
     cascade = chosen_cascade(search)
+    X, at_stake = _apart(search, X, stake)
     truth = _known_truth(search, X, y, population)
     _record_figures(search, X, truth, [] if chosen in front else [chosen])
     decisions = cascade.decide(X)
     _check_lengths(len(decisions), len(truth))
     weighted = population is not None
     fresh = sentences_of_fresh(
-        evaluate_known(decisions, truth, population=population),
+        evaluate_known(decisions, truth, stake=at_stake, population=population),
         len(truth),
         chosen.evaluation,
         differences(
-            chosen.evaluation, decisions, truth, repeats=front.repeats, within_classes=weighted
+            chosen.evaluation,
+            decisions,
+            truth,
+            repeats=front.repeats,
+            within_classes=weighted,
+            stake=at_stake,
         ),
         search.costs_,
         choice.bounds,
@@ -93,13 +111,14 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
 
 
 def score_candidates(
-    search: Any, X: Any, y: ArrayLike | None, population: Population
+    search: Any, X: Any, y: ArrayLike | None, population: Population, stake: Any = None
 ) -> ScoredFront:
     """Evaluate every candidate of the front on fresh rows."""
     check_is_fitted(search, "front_")
+    X, at_stake = _apart(search, X, stake)
     truth, front = _known_truth(search, X, y, population), search.front_
     _record_figures(search, X, truth)
-    evaluations = _evaluations(search, X, truth, population)
+    evaluations = _evaluations(search, X, truth, population, at_stake)
     return ScoredFront(
         [ScoredCandidate(*pair) for pair in zip(front, evaluations, strict=True)],
         f"{front.measured_on} Fresh figures on {len(truth):,} other rows{weighted_as(population)}.",
@@ -107,7 +126,7 @@ def score_candidates(
 
 
 def _evaluations(
-    search: Any, X: Any, truth: NDArray[Any], population: Population
+    search: Any, X: Any, truth: NDArray[Any], population: Population, stake: Stake
 ) -> list[Evaluation]:
     """Evaluate the front by counts if possible, and otherwise by decisions."""
     found, refit, guard = search.found_, search.refit, search.guard
@@ -118,18 +137,20 @@ def _evaluations(
     # A guard needs rows, not bits; a file has no rows to fit other stages on; and stages of a data
     # set are fitted to more rows than are in memory.
     if is_counted and guard is None and isinstance(found.stages, Training) and spec is not None:
-        return _counted(search, X, truth, spec)
+        return _counted(search, X, truth, spec, stake)
     if found.searched is not None:
         found.fit_stages(refit)  # all of them in the same passes
     evaluations = []
     for candidate in followed(found.front, "decide fresh rows by every candidate"):
         decisions = found.cascade(candidate, refit, guard).decide(X)
         _check_lengths(len(decisions), len(truth))
-        evaluations.append(evaluate_known(decisions, truth, population=population))
+        evaluations.append(evaluate_known(decisions, truth, stake=stake, population=population))
     return evaluations
 
 
-def _counted(search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec) -> list[Evaluation]:
+def _counted(
+    search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec, stake: Stake
+) -> list[Evaluation]:
     """Evaluate the front by counts: each source set of each learner is fitted once."""
     found = search.found_
     rows = found.layout.read(search, X, found.layout.used, by_name=True)
@@ -155,9 +176,23 @@ def _counted(search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec) -> lis
                 answers,
                 spec.engine,
                 spec.n_jobs,
+                stake,
             )
             evaluations |= zip(own, fresh, strict=True)
     return [evaluations[place] for place in range(len(found.front))]
+
+
+def _apart(search: Any, X: Any, stake: Any) -> tuple[Any, Stake]:
+    """Return fresh rows, and what is at stake on them; refuse stakes if `fit` had none."""
+    is_by_stake = search.all_sources_.evaluation.is_by_stake
+    if is_by_stake and stake is None:
+        raise ValuesError(
+            "`fit` was given stakes, so fresh figures need `stake` too: what is at stake on X."
+        )
+    if stake is not None and not search.needs_labels:
+        raise SearchError("A search for agreement takes no `stake`; leave it out.")
+    at_stake = stake_of(X, stake)
+    return without_stake(X, stake, search.found_.layout.names), at_stake
 
 
 def _known_truth(search: Any, X: Any, y: ArrayLike | None, population: Population) -> NDArray[Any]:

@@ -29,15 +29,25 @@ class _LossProblem(Problem):
     def evaluate(self, assignments: Assignments, threshold: Which = 0) -> Counts:
         """Count as the problem does, with the loss of all rows in place of what is paid."""
         counts = super().evaluate(assignments, threshold)
-        counted = self._count(assignments, threshold, self.table.class_masks)
-        review = self.costs.review
+        counted = self._count(assignments, threshold, self.table.class_masks, self.weighings.own)
+        review, stakes = self.costs.review, self.table.stakes
         prices = np.array([self.costs.errors[label] for label in self.classes])
+        if stakes is not None:
+            prices = prices * stakes.unit
         rejection = np.zeros(len(prices))
         if review is not None:
-            rejection = review.cost + (1 - review.accuracy) * prices
+            # Reviews are paid by row, errors by stake.
+            by_row = review.cost if stakes is None else 0.0
+            rejection = by_row + (1 - review.accuracy) * prices
         missed = counted.class_accepted - counted.class_right
         rejected = self.class_rows - counted.class_accepted
-        money = (missed @ prices + rejected @ rejection) * float(self.scale)
+        money = missed @ prices + rejected @ rejection
+        if review is not None and stakes is not None:
+            rows = self._count(
+                assignments, threshold, self.table.class_masks[:0], self.weighings.by_row
+            )
+            money = money + review.cost * (self.n_rows - rows.accepted)
+        money = money * float(self.scale)
         return counts._replace(paid=counts.paid + np.rint(money).astype(np.int64))
 
 

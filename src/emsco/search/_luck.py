@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 from emsco._utils.progress import followed, part_of
+from emsco.core.measures import MEASURES
 from emsco.exceptions import SearchError
 from emsco.learners.protocol import Fold
 from emsco.search._candidate_rows import divided
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
-from emsco.search._problem import Problem
+from emsco.search._problem import Counts, Problem
 from emsco.search._thresholds import descend_by_stage
 from emsco.search.strategies._archive import History
 from emsco.search.strategies.exhaustive import count_sets
@@ -121,8 +122,10 @@ def measure_luck(
         there = outside.evaluate(*divided(problem, rows))
         inside = replace(problem, table=TableView(problem.table, part))
         here = inside.evaluate(*divided(problem, rows))
-        for chosen in _choices(there.accepted, there.right, there.paid, outside.n_rows):
-            m, r = int(there.accepted[chosen]), int(there.right[chosen])
+        choices = _choices(there.accepted, there.right, there.paid, outside.whole)
+        rows_there = _effective(outside, rows, choices, there)
+        for chosen in choices:
+            m, r = rows_there[chosen]
             p = (r + 1) / (m + 2)
             gained += r / m * here.accepted[chosen] - here.right[chosen]
             errors += float(np.sqrt(p * (1 - p) / m)) * here.accepted[chosen]
@@ -142,15 +145,27 @@ def _search(problem: Problem, evaluations: int, rng: np.random.Generator) -> NDA
     return np.vstack(found)
 
 
+def _effective(
+    problem: Problem, rows: NDArray[np.int8], choices: list[int], counts: Counts
+) -> dict[int, tuple[float, float]]:
+    """Return the accepted and the right rows of each choice; of stakes, as many equal rows."""
+    places = sorted(set(choices))
+    if problem.table.stakes is None:
+        return {i: (int(counts.accepted[i]), int(counts.right[i])) for i in places}
+    accuracy, found = MEASURES["accuracy"], problem.candidates(*divided(problem, rows[places]))
+    pairs = [accuracy.effective(candidate.evaluation) for candidate in found]
+    return {i: (float(m), float(r)) for i, (r, m) in zip(places, pairs, strict=True)}
+
+
 def _choices(
-    accepted: NDArray[np.int64], right: NDArray[np.int64], paid: NDArray[np.int64], n_rows: int
+    accepted: NDArray[np.int64], right: NDArray[np.int64], paid: NDArray[np.int64], whole: int
 ) -> list[int]:
     """Choose as a user might: the cheapest near the best accuracy, at several coverages."""
     chosen = []
     order = np.argsort(paid, kind="stable")
     accuracy = right / np.maximum(accepted, 1)
     for coverage in _COVERAGES:
-        able = order[accepted[order] >= coverage * n_rows]
+        able = order[accepted[order] >= coverage * whole]
         if not len(able):
             continue
         best = accuracy[able].max()
@@ -169,6 +184,8 @@ class TableView(OutcomeTable):
         self.truth = table.truth[within]
         self.everyone = pack(within[None])[0]
         self.class_masks = table.class_masks & self.everyone
+        if table.stakes is not None:
+            self.stakes = replace(table.stakes, units=table.stakes.units[within])
 
     def outcomes(self, sets: Sets) -> Any:
         """Refuse, because confidences are those of all rows."""

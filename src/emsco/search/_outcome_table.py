@@ -30,6 +30,7 @@ from emsco.learners.protocol import SetFits, parts_of
 
 if TYPE_CHECKING:
     from emsco.learners.protocol import Outcomes
+    from emsco.search._stakes import Stakes
 
 Sets = NDArray[np.bool_]  # one row per source set, one column per source
 Words = NDArray[np.uint64]
@@ -119,6 +120,8 @@ class OutcomeTable:
         What runs the fits. None: this process alone.
     memory : int, default=2**30
         Bytes of confidences and labels kept.
+    stakes : Stakes, default=None
+        What is at stake on each evaluation row. None: every row counts as one.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class OutcomeTable:
         *,
         engine: Engine | None = None,
         memory: int = MEMORY,
+        stakes: Stakes | None = None,
     ) -> None:
         self.fitter = fitter
         self.truth = truth
@@ -137,9 +141,13 @@ class OutcomeTable:
         self.thresholds = np.atleast_2d(thresholds)
         self.engine = engine or LocalEngine()
         self.memory = memory
+        self.stakes = stakes
         self._watchers: list[Callable[[int], None]] = []
         n_words = -(-len(truth) // 64)
         self.everyone = pack(np.ones((1, len(truth)), dtype=np.bool_))[0]
+        self.no_planes = np.empty((n_words, 0), dtype=np.uint64)
+        self.planes = self.no_planes if stakes is None else stakes.planes
+        self.square_planes = self.no_planes if stakes is None else stakes.square_planes
         self.class_masks = pack(np.arange(self.thresholds.shape[1])[:, None] == truth)
         self._index = _DirectIndex(n_sources) if n_sources <= _DIRECT else _HashIndex()
         self._n_sets = 0

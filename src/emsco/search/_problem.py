@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,13 +20,17 @@ from emsco.core.threshold import StageThreshold, freeze
 from emsco.exceptions import SearchError
 from emsco.search._outcome_table import OutcomeTable, Sets
 from emsco.search._proposal_checks import check_designs, check_thresholds, design_text
+from emsco.search._weighing import Weighing, Weighings
 
 Assignments = NDArray[np.int8]
 Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages
 
 
 class Counts(NamedTuple):
-    """Evaluations of many designs as counts; those of infeasible designs are meaningless."""
+    """Evaluations of many designs as counts; those of infeasible designs are meaningless.
+
+    With stakes, `accepted` and `right` are sums of them, in units of the table's stakes.
+    """
 
     feasible: NDArray[np.bool_]
     accepted: NDArray[np.int64]
@@ -43,7 +47,7 @@ class Counts(NamedTuple):
 
 
 class _KernelCounts(NamedTuple):
-    """Counts of designs as computed by the kernel."""
+    """Counts of designs as computed by the kernel, of rows or of their stakes."""
 
     begins: NDArray[np.int64]  # start of each design's chain of sets
     exists: NDArray[np.bool_]  # whether every set of the chain exists
@@ -52,7 +56,15 @@ class _KernelCounts(NamedTuple):
     paid: NDArray[np.int64]
     class_accepted: NDArray[np.int64]  # designs x classes
     class_right: NDArray[np.int64]
-    reached: NDArray[np.int64]  # rows that reach each set of each chain
+    reached: NDArray[np.int64]  # rows that reach each set of each chain, also with stakes
+
+
+class _Totals(NamedTuple):
+    """What all rows together pay and wait for in a design."""
+
+    paid: float
+    waited: float
+    worst_latency: float
 
 
 class SearchResult(NamedTuple):
@@ -166,8 +178,18 @@ class Problem:
 
     @cached_property
     def class_rows(self) -> NDArray[np.int64]:
-        """The number of rows of each class."""
-        return np.bincount(self.table.truth, minlength=len(self.classes))
+        """The number of rows of each class, or the sum of their stakes in units."""
+        return self.weighings.own.class_rows
+
+    @cached_property
+    def weighings(self) -> Weighings:
+        """How the search counts rows: each as one, or by its stake."""
+        return Weighings.of(self.table, len(self.classes))
+
+    @property
+    def whole(self) -> int:
+        """The number of rows, or the sum of their stakes in units: what coverage is a share of."""
+        return int(self.class_rows.sum())
 
     @cached_property
     def most_missed(self) -> NDArray[np.int64]:
@@ -183,7 +205,7 @@ class Problem:
         # A share of 0.1 of 10 rows is one row, although 0.1 * 10 may be a little less.
         return np.array(
             [
-                int(np.floor(shares.get(label, 1.0) * count + 1e-9))
+                int(np.floor(shares.get(label, 1.0) * count + 1e-9 * max(1, count / self.n_rows)))
                 for label, count in zip(self.classes, self.class_rows, strict=True)
             ]
         )
@@ -229,7 +251,9 @@ class Problem:
         masks = self.table.class_masks
         limited = bool(self.max_missed or self.max_rejected)
         # Classes are counted only if one is limited.
-        counted = self._count(assignments, threshold, masks if limited else masks[:0])
+        counted = self._count(
+            assignments, threshold, masks if limited else masks[:0], self.weighings.own
+        )
         feasible = counted.exists
         if limited:
             missed = counted.class_accepted - counted.class_right
@@ -239,7 +263,11 @@ class Problem:
         return Counts(feasible, counted.accepted, counted.right, counted.paid)
 
     def _count(
-        self, assignments: Assignments, threshold: Which, masks: NDArray[np.uint64]
+        self,
+        assignments: Assignments,
+        threshold: Which,
+        masks: NDArray[np.uint64],
+        weighing: Weighing,
     ) -> _KernelCounts:
         sets, begins = self.chains(assignments)
         n_designs = len(begins) - 1
@@ -267,6 +295,7 @@ class Problem:
             self.table.accepted,
             self.table.right,
             self.table.everyone,
+            weighing.planes,
             masks,
             *counted[2:],
         )
@@ -283,49 +312,111 @@ class Problem:
         assignments = np.asarray(assignments)
         if not len(assignments):
             return []
-        counted = self._count(assignments, threshold, self.table.class_masks)
+        counted = self._count_classes(assignments, threshold, self.weighings.by_row)
         if not counted.exists.all():
             self._refuse_unmet(assignments[np.argmin(counted.exists)])
-        by_label = self._count_labels(assignments, threshold)
+        designs = [StageDesign(a.astype(np.int64), self.costs.names) for a in assignments]
+        totals = [self._totals(design, counted, i) for i, design in enumerate(designs)]
+        evaluations = self._evaluations(
+            assignments, threshold, counted, self.weighings.by_row, totals
+        )
+        if self.weighings.squares is not None:
+            others = [evaluations]
+            for weighing in (self.weighings.own, self.weighings.squares):
+                counted = self._count_classes(assignments, threshold, weighing)
+                others.append(self._evaluations(assignments, threshold, counted, weighing, totals))
+            evaluations = [
+                replace(stakes, by_row=rows, squares=squares)
+                for rows, stakes, squares in zip(*others, strict=True)
+            ]
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
-        class_rows = self._by_label(self.class_rows)
-        takes_time = any(source.latency for source in self.costs.sources)
         made = []
-        for i, assignment in enumerate(assignments):
-            design = StageDesign(assignment.astype(np.int64), self.costs.names)
-            reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
-            latencies = np.zeros(design.n_stages)
-            if takes_time:
-                latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
-            evaluation = Evaluation(
-                rows=self.n_rows,
-                accepted=int(counted.accepted[i]),
-                right=int(counted.right[i]),
-                paid=float(int(counted.paid[i]) / self.scale),
-                class_rows=class_rows,
-                class_accepted=self._by_label(counted.class_accepted[i]),
-                class_right=self._by_label(counted.class_right[i]),
-                waited=float(reached @ latencies),
-                worst_latency=float(latencies[reached > 0].sum()),
-                label_accepted=None if by_label is None else self._by_label(by_label[i]),
-            )
+        for i, (design, evaluation) in enumerate(zip(designs, evaluations, strict=True)):
             own = tuple(self.thresholds[t] for t in which[i, : design.n_stages])
             shared = len(set(own)) == 1
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
 
-    def count_both(
-        self, assignments: Assignments, threshold: Which, reference: NDArray[np.uint64]
-    ) -> list[tuple[dict[Any, int], dict[Any, int]]]:
-        """Count by class the accepted rows that a reference is right on, and both are right on.
+    def _count_classes(
+        self, assignments: Assignments, threshold: Which, weighing: Weighing
+    ) -> _KernelCounts:
+        return self._count(assignments, threshold, self.table.class_masks, weighing)
+
+    def _totals(self, design: StageDesign, counted: _KernelCounts, i: int) -> _Totals:
+        """Return what all rows pay and wait for in a design, the one at place `i`."""
+        reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
+        latencies = np.zeros(design.n_stages)
+        if any(source.latency for source in self.costs.sources):
+            latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
+        return _Totals(
+            paid=float(int(counted.paid[i]) / self.scale),
+            waited=float(reached @ latencies),
+            worst_latency=float(latencies[reached > 0].sum()),
+        )
+
+    def _evaluations(
+        self,
+        assignments: Assignments,
+        threshold: Which,
+        counted: _KernelCounts,
+        weighing: Weighing,
+        totals: Sequence[_Totals],
+    ) -> list[Evaluation]:
+        """Make evaluations of counts, with what was paid and waited, which is of rows."""
+        labelled = self._count_labels(assignments, threshold, weighing)
+        amount, by_label = weighing.amount, partial(weighing.by_label, self.classes)
+        class_rows = by_label(weighing.class_rows)
+        return [
+            Evaluation(
+                rows=amount(int(weighing.class_rows.sum())),
+                accepted=amount(int(counted.accepted[i])),
+                right=amount(int(counted.right[i])),
+                paid=paid,
+                class_rows=class_rows,
+                class_accepted=by_label(counted.class_accepted[i]),
+                class_right=by_label(counted.class_right[i]),
+                waited=waited,
+                worst_latency=worst_latency,
+                label_accepted=None if labelled is None else by_label(labelled[i]),
+            )
+            for i, (paid, waited, worst_latency) in enumerate(totals)
+        ]
+
+    def beside(
+        self,
+        evaluations: Sequence[Evaluation],
+        assignments: Assignments,
+        threshold: Which,
+        reference: NDArray[np.uint64],
+    ) -> list[Evaluation]:
+        """Add by class the accepted rows that a reference is right on, and both are right on.
 
         `reference` has a bit for each row.
         """
-        counted = self._count(assignments, threshold, self.table.class_masks & reference)
-        both = zip(counted.class_accepted, counted.class_right, strict=True)
-        return [(self._by_label(accepted), self._by_label(right)) for accepted, right in both]
+        masks = self.table.class_masks & reference
 
-    def _count_labels(self, assignments: Assignments, threshold: Which) -> NDArray[np.int64] | None:
+        def compared(some: Sequence[Any], weighing: Weighing) -> list[Evaluation]:
+            counted = self._count(assignments, threshold, masks, weighing)
+            return [
+                replace(
+                    one,
+                    class_reference=weighing.by_label(self.classes, accepted),
+                    class_both=weighing.by_label(self.classes, right),
+                )
+                for one, accepted, right in zip(
+                    some, counted.class_accepted, counted.class_right, strict=True
+                )
+            ]
+
+        found = compared(evaluations, self.weighings.own)
+        for name, weighing in self.weighings.each().items():
+            others = compared([getattr(one, name) for one in found], weighing)
+            found = [replace(one, **{name: part}) for one, part in zip(found, others, strict=True)]  # type: ignore[arg-type]
+        return found
+
+    def _count_labels(
+        self, assignments: Assignments, threshold: Which, weighing: Weighing
+    ) -> NDArray[np.int64] | None:
         """Count accepted rows under each label; None with two classes, where others imply it."""
         if not len(self.table.labels):
             return None
@@ -333,7 +424,7 @@ class Problem:
         found = np.zeros((len(begins) - 1, len(self.classes)), dtype=np.int64)
         count_labels(
             self.table.positions(sets), _spelled_out(threshold, begins), begins,
-            self.table.accepted, self.table.labels, self.table.everyone, found,
+            self.table.accepted, self.table.labels, self.table.everyone, weighing.planes, found,
         )  # fmt: skip
         return found
 
@@ -348,9 +439,6 @@ class Problem:
                     "propose only designs that `evaluate` finds feasible."
                 )
 
-    def _by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
-        return dict(zip(self.classes, counts.tolist(), strict=True))
-
     def hypervolume(self, counts: Counts) -> float:
         """Return the dominated share of the unit box coverage x accuracy x (1 - cost / total)."""
         import moocore
@@ -359,7 +447,7 @@ class Problem:
             return 0.0
         accuracy = counts.right / np.maximum(counts.accepted, 1)
         saved = 1 - counts.paid / max(self.total * self.n_rows, 1)
-        points = np.column_stack([counts.accepted / self.n_rows, accuracy, saved])
+        points = np.column_stack([counts.accepted / self.whole, accuracy, saved])
         return float(moocore.hypervolume(points, ref=[0.0] * 3, maximise=True))
 
     def front(self, candidates: Iterable[Candidate]) -> ParetoFront:

@@ -23,6 +23,7 @@ from emsco.rows.columns import Columns
 from emsco.search._candidate_rows import divided, rows_of
 from emsco.search._outcome_table import OutcomeTable, pack
 from emsco.search._problem import Problem
+from emsco.search._stakes import Stakes
 from emsco.search._thresholds import alternatives
 
 
@@ -41,6 +42,7 @@ class ProblemSpec:
     needs_labels: bool  # otherwise the final model's answers define what is right
     engine: Engine | None
     n_jobs: int | None
+    stake: NDArray[np.float64] | None = None  # of each row; None: every row counts as one
 
     def problem(self, training: Training) -> Problem:
         """Return the problem for the learner of these training rows."""
@@ -54,10 +56,13 @@ class ProblemSpec:
             final=answers is not None,
             base_rate=float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
         )
+        stake = None if self.stake is None else self.stake[tested]
         _check_shares("max_missed", self.max_missed, classes)
         _check_shares("max_rejected", self.max_rejected, classes)
         return Problem(
-            _make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
+            _make_table(
+                training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs, stake
+            ),
             self.costs,
             classes,
             thresholds,
@@ -91,6 +96,7 @@ def evaluate_afresh(
     answers: NDArray[Any] | None,
     engine: Engine | None,
     n_jobs: int | None,
+    stake: NDArray[np.float64] | None = None,
 ) -> list[Evaluation]:
     """Evaluate candidates on other rows, as their cascades fitted on `training` would decide them.
 
@@ -99,7 +105,7 @@ def evaluate_afresh(
     fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
     own = [c.threshold if isinstance(c.threshold, tuple) else (c.threshold,) for c in candidates]
     known = list(dict.fromkeys(threshold for each in own for threshold in each))
-    table = _make_table(training, [fold], truth, known, answers, engine, n_jobs)
+    table = _make_table(training, [fold], truth, known, answers, engine, n_jobs, stake)
     max_stages = max(candidate.design.n_stages for candidate in candidates)
     problem = Problem(table, costs, training.classes.tolist(), known, max_stages)
     made = problem.candidates(*divided(problem, rows_of(problem, candidates)))
@@ -122,15 +128,14 @@ def compared(
     """
     if not len(candidates):
         return []
-    designs, which = divided(problem, rows_of(problem, candidates))
-    counted = problem.count_both(designs, which, pack(right[None])[0])
+    evaluations = problem.beside(
+        [candidate.evaluation for candidate in candidates],
+        *divided(problem, rows_of(problem, candidates)),
+        pack(right[None])[0],
+    )
     return [
-        replace(
-            candidate,
-            learner=learner,
-            evaluation=replace(candidate.evaluation, class_reference=reference, class_both=both),
-        )
-        for candidate, (reference, both) in zip(candidates, counted, strict=True)
+        replace(candidate, learner=learner, evaluation=evaluation)
+        for candidate, evaluation in zip(candidates, evaluations, strict=True)
     ]
 
 
@@ -142,10 +147,12 @@ def _make_table(
     answers: NDArray[Any] | None,
     engine: Engine | None,
     n_jobs: int | None,
+    stake: NDArray[np.float64] | None,
 ) -> OutcomeTable:
     """Make the table of the outcomes of source sets on the test rows of folds.
 
-    `truth` has the labels of these rows, and `answers` the final model's answers to them.
+    `truth` has the labels of these rows, `answers` the final model's answers to them, and `stake`
+    what is at stake on them.
     """
     fits = training.learner.fits(training, folds)
     if answers is not None:
@@ -155,4 +162,5 @@ def _make_table(
     classes = training.classes.tolist()
     resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
     codes = np.searchsorted(training.classes, truth)
-    return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine)
+    stakes = None if stake is None else Stakes.of(stake, codes)
+    return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine, stakes=stakes)

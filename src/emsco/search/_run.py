@@ -77,6 +77,7 @@ def pose(search: Any, data: SearchInput) -> ProblemSpec:
         needs_labels=search.needs_labels,
         engine=search.engine,
         n_jobs=search.n_jobs,
+        stake=data.stake,
     )
 
 
@@ -112,7 +113,13 @@ def run_search(
     merged = ParetoFront(
         front,
         spec.costs,
-        measured_on(n_rows, n_splits, spec.needs_labels),
+        measured_on(
+            n_rows,
+            n_splits,
+            spec.needs_labels,
+            searched[0].posed.problem.table.stakes,
+            data.stake_note,
+        ),
         luck=max(lucks) if len(lucks) == len(searched) else None,
         repeats=len(tested) / n_rows,
     )

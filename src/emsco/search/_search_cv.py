@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metadata_routing import MetadataRequest, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 import emsco.search._steps as steps
@@ -201,7 +201,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike | str | None = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | str | None = None,
+        *,
+        stake: ArrayLike | str | None = None,
+        **params: Any,
+    ) -> Self:
         """Search, choose a candidate, and fit its cascade.
 
         Parameters
@@ -213,16 +220,22 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         y : array of shape (n_rows,), or str
             Their labels, of at least two classes; ignored if the target is agreement. Of a data
             set, labels, weights and groups are given by the names of their columns.
+        stake : array of shape (n_rows,), or str, default=None
+            What is at stake on each row, such as an amount of money, or the column of X that holds
+            it, which is a feature only if `costs` price it. Accuracy, coverage, missed, rejected
+            and precision are then shares of the stake, in the search and in every figure; the cost
+            is the mean per row, as it is paid by row. None: shares of rows.
         **params : dict
             Passed on as in `GridSearchCV`: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to the
-            objects that request it. Weights are used in the fits; the search counts rows.
+            objects that request it. `stake` counts, `sample_weight` fits: weights change what is
+            fitted, and no figure.
         """
         steps.check_parameters(self)
         checkpoint, seeds = steps.open_checkpoint(self)
         with Progress(self.callback, self.verbose) as progress:
             progress.phase("read")
-            data = steps.read_input(self, X, y, params, seeds)
+            data = steps.read_input(self, X, y, stake, params, seeds)
             spec = pose(self, data)
             self.found_ = run_search(self, data, spec, seeds, checkpoint, progress)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
@@ -305,6 +318,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         X: Any = None,
         y: ArrayLike | None = None,
         *,
+        stake: ArrayLike | str | None = None,
         population: Mapping[Any, float] | None = None,
     ) -> str:
         """Describe in plain words what was chosen and why, its cost, and its rejects and misses.
@@ -317,18 +331,21 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             count as having shown the whole front, because another choice may follow from them.
         y : array, default=None
             The labels of X; None if the target is agreement.
+        stake : array or str, default=None
+            What is at stake on the fresh rows, as in `fit`; needed if `fit` was given stakes.
         population : mapping of label to float, default=None
             The shares of classes among future rows, if X has other shares; the figures on fresh
             rows are weighted to them. The front and the choice are not weighted, and certificates
             take no population.
         """
-        return describe(self, X, y, population)
+        return describe(self, X, y, population, stake)
 
     def score_front(
         self,
         X: Any,
         y: ArrayLike | None = None,
         *,
+        stake: ArrayLike | str | None = None,
         population: Mapping[Any, float] | None = None,
     ) -> ScoredFront:
         """Evaluate every candidate of the front on fresh rows.
@@ -343,18 +360,21 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         y : array, default=None
             Their labels; None if the target is agreement. A label that `fit` did not see is counted
             as a class of its own, of which no row is right, and is warned of.
+        stake : array or str, default=None
+            What is at stake on the fresh rows, as in `fit`; needed if `fit` was given stakes.
         population : mapping of label to float, default=None
             The shares of classes among future rows, if X has other shares, as in `evaluate`. Fresh
             figures are weighted to them, so the optimism then also includes the effect of other
             shares. Selected figures are not weighted, and certificates take no population.
         """
-        return score_candidates(self, X, y, population)
+        return score_candidates(self, X, y, population, stake)
 
     def all_sources_at(self, coverage: float) -> Evaluation:
         """Evaluate all sources at once, accepting only the given share of most confident rows.
 
-        The rows and folds are those of the front, so that a candidate can be compared with what
-        rejecting as many rows would give by itself.
+        With stakes, it is the share of the stake that is nearest to the given one. The rows and
+        folds are those of the front, so that a candidate can be compared with what rejecting as
+        many rows would give by itself.
         """
         check_is_fitted(self, "front_")
         return self.found_.reference.at(coverage)
@@ -390,9 +410,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     best_estimator_ = best_cascade_  # scikit-learn's name for it
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Route the parameters of `fit` to the stages' estimators and to the splitter."""
+        """Route the parameters of `fit` to the search itself, its estimators and the splitter."""
         fit, split = (MethodMapping().add(caller="fit", callee=c) for c in ("fit", "split"))
-        router = MetadataRouter(owner=self)
+        own = MetadataRequest(owner=self)
+        for name, alias in self._get_metadata_request().fit.requests.items():  # `stake`
+            own.fit.add_request(param=name, alias=alias)
+        router = MetadataRouter(owner=self).add_self_request(own)
         router.add(estimator=first_learner(self.estimator).routed(), method_mapping=fit)
         return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
 

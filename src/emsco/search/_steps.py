@@ -33,6 +33,7 @@ from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.rows import Layout, Rows
+from emsco.search._stake_column import Stake, priced_columns, stake_of, without_stake
 from emsco.search.checkpoint import Checkpoint
 from emsco.search.fitted_search import STAGES, check_refit
 
@@ -80,6 +81,8 @@ class SearchInput(NamedTuple):
     split_groups: ArrayLike | None  # of the rows, as given to the splitter
     groups: ArrayLike | None  # of the rows, as given to `fit`
     all_rows: Stages | None  # for the refit, if the rows are a sample of a data set
+    stake: Stake  # of each row; None: every row counts as one
+    stake_note: str  # which column it is, and whether it is a feature
 
 
 def check_parameters(search: Any) -> None:
@@ -101,14 +104,30 @@ def open_checkpoint(search: Any) -> tuple[Checkpoint | None, Any]:
     return checkpoint, check_random_state(checkpoint.seeded(search.random_state))
 
 
-def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) -> SearchInput:
+def read_input(
+    search: Any, X: Any, y: Any, stake: Any, params: dict[str, Any], seeds: Any
+) -> SearchInput:
     """Read the rows, get the answers of a final model, and make the folds.
 
     Of a data set, rows are drawn first.
     """
     learner, blocks = first_learner(search.estimator), None
+    if stake is not None and not search.needs_labels:
+        raise SearchError(
+            "target='agreement' takes no `stake`, because agreement is a share of answers; leave "
+            "it out, or search with the target 'labels'."
+        )
     if is_dataset(X):
+        if stake is not None and not isinstance(stake, str):
+            raise ColumnsError(
+                f"With a data set, `stake` must be the name of a column, got stake={stake!r:.80}."
+            )
         X, y, params, blocks = _draw_sample(search, X, y, params, seeds.randint(2**31))
+    at_stake, note = stake_of(X, stake), ""
+    if isinstance(stake, str):
+        priced = priced_columns(search.costs, [str(name) for name in X.columns])
+        X = without_stake(X, stake, priced)
+        note = f"column {stake!r}, which is {'also' if stake in priced else 'not'} a feature"
     fit_params, split_params = _routed(search, params)
     answers = None if search.final is None else predict_labels(search.final, X, len(X))
     layout, rows, costs, training, table = read_given(
@@ -147,6 +166,8 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         split_params.get(_GROUPS),
         params.get(_GROUPS),
         all_rows,
+        at_stake,
+        note,
     )
 
 

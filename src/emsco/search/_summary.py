@@ -15,6 +15,7 @@ from emsco.core.expense import ErrorCost, error_cost_of, expense_of
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.interval import few_rows_text, interval_text
 from emsco.core.label_rule import EQUAL, LabelRule
+from emsco.core.measures import MEASURES
 from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
@@ -145,10 +146,16 @@ def _figures(
     if costs.total:
         price += f" ({evaluation.cost / costs.total:.1%} of the full price)"
     accepted, rows = evaluation.accepted, evaluation.rows
-    accepts = f"accepts {evaluation.coverage:.1%} of the rows"
+    accepts = (
+        f"accepts {evaluation.coverage:.1%} of the {'stake' * bool(evaluation.by_row) or 'rows'}"
+    )
     if is_choice and repeats and 0 < accepted < rows:
-        accepts += f" (95% interval: {interval_text(accepted, rows, repeats)})"
-    right = f"is right on {evaluation.accuracy:.1%} of those" if accepted else "labels none"
+        interval = interval_text(*MEASURES["coverage"].effective(evaluation, repeats=repeats))
+        accepts += f" (95% interval: {interval})"
+    if evaluation.by_row is not None:
+        accepts += f", {evaluation.by_row.coverage:.1%} of the rows,"
+    those = "those" if evaluation.by_row is None else "the stake it accepts"
+    right = f"is right on {evaluation.accuracy:.1%} of {those}" if accepted else "labels none"
     expense = expense_of(evaluation, costs.review, errors).text(costs.unit)
     parts = f"; per row: {expense}" if expense else ""
     sentence = f"{subject} costs {price}, {accepts} and {right}{parts}."

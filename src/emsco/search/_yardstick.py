@@ -86,7 +86,7 @@ def sentence_of(
         return []
     every = yardstick.at(1.0).accuracy
     words = f"With {YARDSTICK}, all sources at once are right on {every:.1%} of all rows"
-    if 0 < round(coverage * len(own.truth)) < len(own.truth):
+    if 0 < own.n_accepted(coverage) < len(own.truth):
         words += f", and on {yardstick.at(coverage).accuracy:.1%} of as many"
     if hints and every - own.at(1.0).accuracy > _GAIN:
         more = "; " + Keyword("estimator", AUTO) + " searches with them, too."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.measure import share_of
+from emsco.core.measures import MEASURES
 from emsco.core.selection import Bounds, Figures, margin_text
 from emsco.core.threshold import lowest
 from emsco.exceptions import (
@@ -49,6 +51,7 @@ class AllSources:
     truth: NDArray[np.intp]  # from the most to the least confident row
     right: NDArray[np.bool_]
     label: NDArray[np.intp]  # the label that was assigned
+    stake: NDArray[np.floating[Any]] | None = None  # in the same order; None: rows are counted
 
     @classmethod
     def of(cls, problem: Problem) -> AllSources:
@@ -58,7 +61,9 @@ class AllSources:
         order = np.argsort(-confidence[0], kind="stable")
         truth = problem.table.truth[order]
         said = label[0][order].astype(np.intp)
-        return cls(problem.costs, problem.classes, truth, said == truth, said)
+        stakes = problem.table.stakes
+        stake = None if stakes is None else stakes.units[order] * stakes.unit
+        return cls(problem.costs, problem.classes, truth, said == truth, said, stake)
 
     def answering(self) -> Candidate:
         """Return the candidate that answers every row."""
@@ -69,25 +74,46 @@ class AllSources:
         """Evaluate at a coverage: the least confident rows are rejected, but paid for."""
         if not 0 <= coverage <= 1:
             raise SelectionError(f"`coverage` must be from 0 to 1, got {coverage}.")
-        n_rows = len(self.truth)
-        accepted = round(coverage * n_rows)
+        accepted = self.n_accepted(coverage)
+        by_row = self._evaluation(accepted, None)
+        if self.stake is None:
+            return by_row
+        squares = self._evaluation(accepted, self.stake**2)
+        return replace(self._evaluation(accepted, self.stake), by_row=by_row, squares=squares)
+
+    def n_accepted(self, coverage: float) -> int:
+        """Return the number of rows accepted at a coverage, which may be one of the stake."""
+        if self.stake is None:
+            return round(coverage * len(self.truth))
+        covered = np.concatenate([[0.0], np.cumsum(self.stake)])
+        return int(np.argmin(np.abs(covered - coverage * covered[-1])))
+
+    def _evaluation(self, accepted: int, weight: NDArray[np.floating[Any]] | None) -> Evaluation:
+        """Evaluate with the most confident rows accepted."""
         truth, right = self.truth[:accepted], self.right[:accepted]
-        latency = self.costs.latency_of(self.costs.names)
+        most = None if weight is None else weight[:accepted]
+        good = None if most is None else most[right]
+        latency, n_rows = self.costs.latency_of(self.costs.names), len(self.truth)
+        class_rows = self._by_label(self.truth, weight)
+        class_accepted = self._by_label(truth, most)
+        class_right = self._by_label(truth[right], good)
         return Evaluation(
-            rows=n_rows,
-            accepted=accepted,
-            right=int(right.sum()),
+            rows=sum(class_rows.values()),
+            accepted=sum(class_accepted.values()),
+            right=sum(class_right.values()),
             paid=self.costs.total * n_rows,
-            class_rows=self._by_label(self.truth),
-            class_accepted=self._by_label(truth),
-            class_right=self._by_label(truth[right]),
+            class_rows=class_rows,
+            class_accepted=class_accepted,
+            class_right=class_right,
             waited=latency * n_rows,
             worst_latency=latency,
-            label_accepted=self._by_label(self.label[:accepted]),
+            label_accepted=self._by_label(self.label[:accepted], most),
         )
 
-    def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:
-        counts = np.bincount(codes, minlength=len(self.classes))
+    def _by_label(
+        self, codes: NDArray[np.intp], weight: NDArray[np.floating[Any]] | None
+    ) -> dict[Any, float]:
+        counts = np.bincount(codes, weight, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
 
@@ -184,44 +210,67 @@ def not_worse(
     a class it must then accept at least half of the rows, with at least the recall of the
     reference, because otherwise it may just reject the rows that the reference gets right.
     """
-    labels = reference.class_rows
-    known = figures.class_both.keys() >= labels.keys()
-    u = {c: figures.class_reference[c] if known else None for c in labels}
-    x = {c: figures.class_both[c] if known else None for c in labels}
-    m, r = figures.accepted, figures.right
-    both: tuple[Any, Any] = (None, None)
+    every = _as_good(figures, reference, None, z, repeats, SLACK)
+    known = figures.class_both.keys() >= reference.class_rows.keys()
     if known:
         both = sum(figures.class_reference.values()), sum(figures.class_both.values())
-    n, right = reference.rows, reference.right
-    every = _paired(m, r, n, right, both[0], both[1], z, repeats, SLACK)
-    if known:
-        every |= (both[0] == both[1]) & (m > 0)
-    for c in labels:
+        every |= (both[0] == both[1]) & (figures.accepted > 0)
+    for c in reference.class_rows:
         m, r = figures.class_accepted[c], figures.class_right[c]
         n, right = reference.class_rows[c], reference.class_right[c]
-        slack = CLASS_SLACK if n / repeats >= ENOUGH_ROWS else 0.0
-        as_good = _paired(m, r, n, right, u[c], x[c], z, repeats, slack)
+        slack = CLASS_SLACK if _rows_of_class(reference, c) / repeats >= ENOUGH_ROWS else 0.0
+        as_good = _as_good(figures, reference, c, z, repeats, slack)
         if known:
-            as_good |= (x[c] == u[c]) & (2 * m >= n) & (r * n >= right * m)
+            same = figures.class_both[c] == figures.class_reference[c]
+            as_good |= same & (2 * m >= n) & (r * n >= right * m)
         every &= as_good
     return every
 
 
-def _paired(
-    m: Shares,
-    r: Shares,
-    n: float,
-    right: float,
-    u: Any,
-    x: Any,
-    z: float,
-    repeats: float,
-    slack: float,
-) -> NDArray[np.bool_]:
-    """Compare the share right (`r`) of `m` accepted rows with that of a reference on all `n` rows.
+class _Pair(NamedTuple):
+    """What a paired test of shares counts, of rows, of stakes or of their squares."""
 
-    Of the accepted rows, the reference gets `u` right, and both get `x` right.
-    """
+    m: Shares  # accepted
+    r: Shares  # of these, right
+    n: float  # all
+    right: float  # of these, right by the reference
+    u: Any  # accepted rows that the reference gets right; None: unknown
+    x: Any  # of these, right
+
+    @classmethod
+    def of(cls, figures: Figures, reference: Evaluation, label: Any) -> _Pair:
+        """Count all rows, or those of a class."""
+        known = figures.class_both.keys() >= reference.class_rows.keys()
+        u: Any = None
+        x: Any = None
+        if label is None:
+            if known:
+                u, x = (
+                    sum(each.values()) for each in (figures.class_reference, figures.class_both)
+                )
+            return cls(figures.accepted, figures.right, reference.rows, reference.right, u, x)
+        if known:
+            u, x = figures.class_reference[label], figures.class_both[label]
+        return cls(
+            figures.class_accepted[label], figures.class_right[label],
+            reference.class_rows[label], reference.class_right[label], u, x,
+        )  # fmt: skip
+
+
+def _as_good(
+    figures: Figures, reference: Evaluation, label: Any, z: float, repeats: float, slack: float
+) -> NDArray[np.bool_]:
+    """Return which candidates are not worse by the paired test, over all rows or in a class."""
+    pair = _Pair.of(figures, reference, label)
+    if figures.squares is None or reference.squares is None:
+        return _paired(pair, z, repeats, slack)
+    squares = _Pair.of(figures.squares, reference.squares, label)
+    return _paired_by_stake(pair, squares, z, repeats, slack)
+
+
+def _paired(pair: _Pair, z: float, repeats: float, slack: float) -> NDArray[np.bool_]:
+    """Compare the share right of accepted rows with that of a reference on all rows."""
+    m, r, n, right, u, x = pair
     m, n = m / repeats, n / repeats
     a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
     shared = 0.0 if u is None else (x - a * u) / repeats
@@ -232,16 +281,44 @@ def _paired(
     return not_worse
 
 
+def _paired_by_stake(
+    pair: _Pair, squares: _Pair, z: float, repeats: float, slack: float
+) -> NDArray[np.bool_]:
+    """Compare as `_paired` does, by stake: a row moves a share by its stake.
+
+    With the stakes S of rows, A accepted of which W are right, and R right by the reference, the
+    shares a and b differ with the variance sum (S A (W - a) / sum S A - S (R - b) / sum S)^2.
+    """
+    m, r, n, right, _, _ = pair
+    m2, r2, n2, right2, u2, x2 = squares
+    a, b = shares_of(r, m), right / n if n else 0.0
+    own, all_ = np.maximum(m, 1e-300), max(n, 1e-300)
+    variance = ((1 - a) ** 2 * r2 + a**2 * (m2 - r2)) / own**2
+    variance = variance + ((1 - b) ** 2 * right2 + b**2 * (n2 - right2)) / all_**2
+    if u2 is not None:
+        variance = variance - 2 * (x2 - a * u2 - b * r2 + a * b * m2) / own / all_
+    rows = n * n / n2 / repeats if n2 else 0.0
+    error = np.sqrt(np.maximum(repeats * variance, 1 / (rows + 2) ** 2))
+    not_worse: NDArray[np.bool_] = (m > 0) & (a - b >= z * error - slack)
+    return not_worse
+
+
+def _rows_of_class(reference: Evaluation, label: Any) -> float:
+    """Return the number of rows of a class; of stakes, as many equal rows."""
+    stake = reference.class_rows[label]
+    if reference.squares is None:
+        return stake
+    return share_of(stake * stake, reference.squares.class_rows[label])
+
+
 def rejects_unfairly(figures: Figures, label: Any, repeats: float) -> NDArray[np.bool_]:
     """Return which candidates reject more of a class than 5%, and more than twice as often as all.
 
     Otherwise recall among accepted rows could be had by rejecting the class. In a class of fewer
     than 20 rows the excess must be more than a standard error, because it may be unlucky.
     """
-    rows = figures.class_rows[label]
-    away = (rows - figures.class_accepted[label]) / repeats
+    away, rows = MEASURES["rejected"].effective(figures, label, repeats)
     fair = np.maximum(FAIR_REJECTION, 2 * shares_of(figures.rows - figures.accepted, figures.rows))
-    rows = rows / repeats
     own = np.where(rows >= FAIR_ROWS, shares_of(away, rows), less_margin(away, rows, 1.0))
     unfair: NDArray[np.bool_] = own > fair + 1e-9  # shares that are equal may round differently
     return unfair

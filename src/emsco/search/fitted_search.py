@@ -25,6 +25,7 @@ from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
 from emsco.search._problem import Problem, Search
 from emsco.search._problem_spec import ProblemSpec, compared, right_by_all_sources
+from emsco.search._stakes import Stakes
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.default_rule import AllSources, Selection, select_as_asked
 
@@ -319,11 +320,17 @@ def _most_alike(front: ParetoFront, candidate: Candidate) -> Candidate:
     return max(front, key=lambda c: (c.evaluation.coverage, c.evaluation.accuracy))
 
 
-def measured_on(n_rows: int, n_splits: int, needs_labels: bool) -> str:
-    """Describe the rows that figures were measured on, and what counts as right."""
+def measured_on(
+    n_rows: int, n_splits: int, needs_labels: bool, stakes: Stakes | None = None, column: str = ""
+) -> str:
+    """Describe the rows that figures were measured on, what counts as right, and the stakes."""
     how = "one split" if n_splits == 1 else f"{n_splits} folds"
     fresh = Code("score_front(X, y)" if needs_labels else "score_front(X)")
     right = "" if needs_labels else " An answer is right if the final model gives the same one."
+    if stakes is not None:
+        fresh = Code("score_front(X, y, stake=stake)")
+        of = f" ({column})" if column else ""
+        right += f" Shares are of the stake{of}, {stakes.in_words()}; cost is per row."
     return Message(
         f"Selected on {n_rows:,} held-out rows ({how})",
         ", so these figures are optimistic; use ",

@@ -310,7 +310,7 @@ def _judged(counts: Counts, problem: Problem) -> tuple[NDArray[np.int64], Floats
     ranks[counts.feasible] = levels.max() - levels + (0 if counts.feasible.all() else 1)
     spare = 1e-9 * max(problem.total * problem.n_rows, 1)
     inverse_cost = (paid.min() + spare) / (paid + spare)
-    norm = np.sqrt((accepted / problem.n_rows) ** 2 + accuracy**2 + inverse_cost**2)
+    norm = np.sqrt((accepted / problem.whole) ** 2 + accuracy**2 + inverse_cost**2)
     norms[:] = norm.min()
     norms[counts.feasible] = norm
     return ranks, norms

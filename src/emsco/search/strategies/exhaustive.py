@@ -2,8 +2,8 @@
 
 For each pair of counts (accepted, wrong) only the cheapest design can be on the front. For each
 such cell, the walk therefore keeps the lowest cost, the number of designs that share it, and the
-simplest of them. The table is dense if the cells take at most 256 MB; otherwise it is a list of
-designs from which dominated ones are removed whenever it is full.
+simplest of them. The table is dense if the cells take at most 256 MB; otherwise, as with nearly all
+stakes, it is a list of designs from which dominated ones are removed whenever it is full.
 """
 
 from __future__ import annotations
@@ -208,17 +208,17 @@ class _Walk:
         self, firsts: NDArray[np.int64], bits: tuple[Words, Words]
     ) -> tuple[_ExactDesigns, int]:
         problem = self.problem
-        depths, n_rows = problem.max_stages + 2, problem.n_rows
+        depths, whole = problem.max_stages + 2, problem.whole
         masks, most_missed = self._limited(problem.most_missed)
         reject_masks, most_rejected = self._limited(problem.most_rejected)
         undecided = np.zeros((depths, len(problem.table.everyone)), dtype=np.uint64)
         undecided[0] = problem.table.everyone
         sums = np.zeros((depths, 4), dtype=np.int64)
-        sums[0, 3] = n_rows
+        sums[0, 3] = problem.n_rows
         state = np.zeros(4, dtype=np.int64)
-        dense = (n_rows + 1) ** 2 * _CELL_BYTES * self.threads <= DENSE_BYTES
-        width = n_rows + 1 if dense else _SIEVE + 1
-        step = 0 if dense else n_rows // _SIEVE + 1
+        dense = (whole + 1) ** 2 * _CELL_BYTES * self.threads <= DENSE_BYTES
+        width = whole + 1 if dense else _SIEVE + 1
+        step = 0 if dense else whole // _SIEVE + 1
         least = np.full(width**2, _NOBODY)
         entries = width**2 if dense else _LIST_ENTRIES + len(self.sets)
         cells = np.zeros((entries, 2 if dense else 4), dtype=np.int64)
@@ -232,8 +232,8 @@ class _Walk:
             done = walk(
                 firsts, bits[0], bits[1], self.prices, self.exists, self.spread, masks, most_missed,
                 reject_masks, most_rejected, least, cells, keys, state, chain, rest, following,
-                undecided, sums, missed, spreads, problem.max_stages, not problem.allow_unused,
-                width, step,
+                undecided, sums, missed, spreads, problem.table.planes, problem.max_stages,
+                not problem.allow_unused, width, step,
             )  # fmt: skip
             if dense:
                 found = [_ExactDesigns.of_cells(least, cells, keys)]

@@ -199,12 +199,12 @@ class _Descent:
 
     def _walk(self, made: Assignments, walker: NDArray[np.intp], counts: Counts) -> None:
         """Move each walker to its best neighbour; those without a better one stop."""
-        n_rows = self.problem.n_rows
+        n_rows, whole = self.problem.n_rows, self.problem.whole
         met = self.archive.points
         ideal = np.array(
             [met[:, 0].max(initial=0), met[:, 1].max(initial=0), met[:, 2].min(initial=np.inf)]
         )
-        scale = np.array([-1.0 / n_rows, -1.0, 1.0 / max(n_rows * self.problem.total, 1)])
+        scale = np.array([-1.0 / whole, -1.0, 1.0 / max(n_rows * self.problem.total, 1)])
         short = np.maximum((points_of(counts) - ideal) * scale, 0)
         goes_on = np.zeros(len(self.walkers), dtype=np.bool_)
         for i in range(len(self.walkers)):
