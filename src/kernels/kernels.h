@@ -48,16 +48,20 @@ typedef struct {
     const uint64_t *bits;
 } Planes;
 
+/* Add up the bits from `begin` to below `end` of the stakes of the rows of word `w` that `rows` marks. */
+ALWAYS_INLINE int64_t sum_of_bits(Planes planes, size_t w, uint64_t rows, size_t begin, size_t end)
+{
+    const uint64_t *plane = planes.bits + w * planes.count;
+    int64_t sum = 0;
+    for (size_t p = begin; p < end; p++)
+        sum += count_bits(rows & plane[p]) << p;
+    return sum;
+}
+
 /* Count the rows of word `w` that `rows` marks, or add up their stakes. */
 ALWAYS_INLINE int64_t sum_of(Planes planes, size_t w, uint64_t rows, bool by_stake)
 {
-    if (!by_stake)
-        return count_bits(rows);
-    const uint64_t *plane = planes.bits + w * planes.count;
-    int64_t sum = 0;
-    for (size_t p = 0; p < planes.count; p++)
-        sum += count_bits(rows & plane[p]) << p;
-    return sum;
+    return by_stake ? sum_of_bits(planes, w, rows, 0, planes.count) : count_bits(rows);
 }
 
 /* Lines of bits, one for each source set, in one or more layers: layers x sets x words. */
@@ -121,7 +125,8 @@ typedef struct {
     const uint64_t *spread; /* a set with four bits per source, the first source highest */
     Masks missed_masks, rejected_masks; /* of the classes with a limit */
     const int64_t *most_missed, *most_rejected;
-    int64_t *least;         /* the lowest cost at each place; a design that costs more is dominated */
+    int64_t *least;         /* the lowest cost at each place; a design that costs more is dominated;
+                             * of a list, no higher where fewer are accepted or more are wrong */
     int64_t width;          /* of `least`, as a square */
     int64_t step;           /* counts that share a place; 0 if each (accepted, wrong) has its own */
     int64_t *cells;         /* what is known of each place, or a list of designs */

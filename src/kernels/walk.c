@@ -26,15 +26,26 @@ ALWAYS_INLINE Got buy(const Walk *w, const uint64_t *open_rows, size_t s, uint64
     return got;
 }
 
+/* Which bits of stakes are added up; without stakes, rows are counted. */
+typedef struct {
+    bool by_stake;
+    size_t begin, end;
+} Digits;
+
+ALWAYS_INLINE int64_t sum_in(const Walk *w, size_t i, uint64_t rows, Digits digits)
+{
+    return digits.by_stake ? sum_of_bits(w->planes, i, rows, digits.begin, digits.end) : count_bits(rows);
+}
+
 /* Buy the last set of a chain: like `buy`, but the rows that stay open are not needed. */
-ALWAYS_INLINE Got judge(const Walk *w, const uint64_t *open_rows, size_t s, bool by_stake)
+ALWAYS_INLINE Got judge(const Walk *w, const uint64_t *open_rows, size_t s, Digits digits)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
     Got got = {0, 0};
     for (size_t i = 0; i < words; i++) {
-        got.accepted += sum_of(w->planes, i, open_rows[i] & accepted[i], by_stake);
-        got.right += sum_of(w->planes, i, open_rows[i] & right[i], by_stake);
+        got.accepted += sum_in(w, i, open_rows[i] & accepted[i], digits);
+        got.right += sum_in(w, i, open_rows[i] & right[i], digits);
     }
     return got;
 }
@@ -43,7 +54,7 @@ ALWAYS_INLINE Got judge(const Walk *w, const uint64_t *open_rows, size_t s, bool
  *
  * No row is accepted twice, so the bits of both sets are counted together. */
 ALWAYS_INLINE Got buy_two(const Walk *w, const uint64_t *open_rows, size_t s, size_t last,
-                          int64_t *first, bool by_stake)
+                          int64_t *first, Digits digits)
 {
     const size_t words = w->words;
     const uint64_t *accepted = w->accepted + s * words, *right = w->right + s * words;
@@ -56,8 +67,8 @@ ALWAYS_INLINE Got buy_two(const Walk *w, const uint64_t *open_rows, size_t s, si
         const uint64_t left = undecided ^ sure;
         n_first += count_bits(sure);
         const uint64_t good = (undecided & right[i]) | (left & last_right[i]);
-        got.accepted += sum_of(w->planes, i, sure | (left & last_accepted[i]), by_stake);
-        got.right += sum_of(w->planes, i, good, by_stake);
+        got.accepted += sum_in(w, i, sure | (left & last_accepted[i]), digits);
+        got.right += sum_in(w, i, good, digits);
     }
     *first = n_first;
     return got;
@@ -162,7 +173,7 @@ ALWAYS_INLINE void end_here(Walk *w, int64_t *used, int64_t *walked, int64_t dep
     if (w->use_all && s != full) {
         if (depth >= w->max_stages)
             return;
-        const Got more = judge(w, open_rows, full, by_stake);
+        const Got more = judge(w, open_rows, full, (Digits){by_stake, 0, w->planes.count});
         got.accepted += more.accepted, got.right += more.right;
         paid += sums[3] * (w->price[full] - w->price[s]);
         beyond = miss(w, w->missed + (size_t)depth * w->missed_masks.classes, open_rows, full,
@@ -184,6 +195,13 @@ ALWAYS_INLINE void end_after(Walk *w, int64_t *used, int64_t *walked, int64_t de
     const uint64_t *open_rows = w->undecided + (size_t)depth * words;
     const int64_t *sums = w->sums + depth * 4, *missed = w->missed + (size_t)depth * w->missed_masks.classes;
     const int64_t paid = sums[2], left = sums[3], here = w->price[s], all_price = w->price[full];
+    /* Stakes are added up from their highest bits, and the lower ones only of designs that are not
+     * dominated by then, whatever these bits add: at most `lower` to what is accepted. */
+    const size_t n_low = by_stake && w->step > 0 ? w->planes.count / 2 : 0;
+    const Digits high = {by_stake, n_low, w->planes.count}, low = {by_stake, 0, n_low};
+    int64_t lower = 0;
+    for (size_t i = 0; by_stake && i < words; i++)
+        lower += sum_of_bits(w->planes, i, open_rows[i], 0, n_low);
     size_t t = use_all ? (others - 1) & others : others;
     while (t != 0) {
         const size_t next = s | t;
@@ -193,14 +211,22 @@ ALWAYS_INLINE void end_after(Walk *w, int64_t *used, int64_t *walked, int64_t de
         ++*walked;
         int64_t next_paid = paid + left * (w->price[next] - here);
         Got got;
+        int64_t first = 0;
         if (use_all) {
-            int64_t first;
-            got = buy_two(w, open_rows, next, full, &first, by_stake);
+            got = buy_two(w, open_rows, next, full, &first, high);
             next_paid += (left - first) * (all_price - w->price[next]);
         } else {
-            got = judge(w, open_rows, next, by_stake);
+            got = judge(w, open_rows, next, high);
         }
         got.accepted += sums[0], got.right += sums[1];
+        if (by_stake && n_low) {
+            const Got at_best = {got.accepted + lower, got.right + lower};
+            if (is_dominated(w, place_of(w, at_best), next_paid))
+                continue;
+            const Got more = use_all ? buy_two(w, open_rows, next, full, &first, low)
+                                     : judge(w, open_rows, next, low);
+            got.accepted += more.accepted, got.right += more.right;
+        }
         if (is_dominated(w, place_of(w, got), next_paid))
             continue;
         if (w->missed_masks.classes) {

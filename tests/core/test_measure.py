@@ -13,7 +13,8 @@ from emsco.exceptions import SelectionError
 
 
 def test_counts_are_those_of_an_evaluation():
-    assert {one.name for one in fields(Evaluation)} == {*COUNTS}
+    """Beside them it holds the same counts again, of rows and of squares."""
+    assert {one.name for one in fields(Evaluation)} == {*COUNTS, "by_row", "squares"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ class PlainProblem:
     ):  # fmt: skip
         rng = np.random.default_rng(seed)
         self.n_sources, self.max_stages, self.allow_unused = n_sources, max_stages, allow_unused
-        self.n_rows, self.n_thresholds = n_rows, n_thresholds
+        self.n_rows = self.whole = n_rows
+        self.n_thresholds = n_thresholds
         self.thresholds = [0.75 + 0.05 * i for i in range(n_thresholds)]
         self.prices = rng.integers(1, 20, n_sources).tolist() if prices is None else prices
         self.total = sum(self.prices)

@@ -24,7 +24,7 @@ from emsco.search.strategies._archive import MAXIMISE, Callback, points_of
 
 MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
 DENSE_BYTES = 2**28
-_LIST_ENTRIES = 2**20
+_LIST_ENTRIES = 2**15
 _CELL_BYTES = 32  # least paid, ties, stages and key
 _PART = 2e9  # designs times words between two reports of progress: a few seconds
 _MOST_PARTS = 32
