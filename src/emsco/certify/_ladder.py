@@ -112,6 +112,8 @@ def _why_no_ladder(targets: Targets, model: Any) -> str:
         return f"certifies `agreement` alone, not {others}; use " + _BY_FRONT + "."
     if not isinstance(model, CascadeSearchCV):
         return "needs a search, whose candidates say how thresholds are loosened, not one cascade."
+    if model.all_sources_.evaluation.is_by_stake:
+        return "takes no search that counts a stake, because agreement is a share of answers."
     return ""
 
 

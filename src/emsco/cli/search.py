@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
     from emsco.cli._table_file import TableFile
 
-_TYPES = {"groups": TEXT_TYPE, "sample_weight": NUMBER_TYPE}  # of columns that are no features
+# Of columns that are no features, unless a stake has a price too.
+_TYPES = {"groups": TEXT_TYPE, "sample_weight": NUMBER_TYPE, "stake": NUMBER_TYPE}
 
 
 def _limits() -> dict[str, Measure]:
@@ -78,7 +79,12 @@ def _limits() -> dict[str, Measure]:
     ),
     sample_weight=typer.Option(
         metavar="COLUMN",
-        help="The column that says how much a row counts in fits; the search counts rows.",
+        help="The column that says how much a row counts in fits; it changes no count.",
+    ),
+    stake=typer.Option(
+        metavar="COLUMN",
+        help="The column that says what is at stake on a row, such as an amount: accuracy, "
+        "coverage and other shares are then shares of it. It is a feature only if it has a price.",
     ),
     cv=typer.Option(min=2, help="The number of folds."),
     max_rows=typer.Option(
@@ -105,6 +111,7 @@ def search(
     estimator: str = LOGISTIC,
     groups: str | None = None,
     sample_weight: str | None = None,
+    stake: str | None = None,
     cv: int = 5,
     max_rows: int | None = None,
     max_candidates: int = 1000,
@@ -144,7 +151,7 @@ def search(
     limits = read_measures(_limits(), measures)
     careful, weights = read_caution(caution), read_label_weights(label_weights)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
-    named = {"groups": groups, "sample_weight": sample_weight}
+    named = {"groups": groups, "sample_weight": sample_weight, "stake": stake}
     roles = {parameter: column for parameter, column in named.items() if column is not None}
     X, y, prices, more = _read(rows, label, costs, roles)
     _check_folds(y, cv)
@@ -222,12 +229,27 @@ def _read(
         prices = None
     else:
         prices = load_costs(costs)
-        names = priced(rows, label, prices, costs, roles.values())
+        at_stake = roles.get("stake")
+        names = priced(rows, label, prices, costs, roles.values(), may_be_priced=at_stake)
+        if at_stake in names:
+            del types[at_stake]  # it is read as the feature that it is, too
         X, y = read_labelled(rows, label, [*names, *types], types={**prices.types, **types})
-    more = {parameter: X.pop(column).to_numpy() for parameter, column in roles.items()}
+    more = {parameter: X[column].to_numpy() for parameter, column in roles.items()}
+    X = X.drop(columns=[*types])
+    if "stake" in more:
+        _check_stake(more["stake"], roles["stake"])
     if "sample_weight" in more:
         _check_weight(more["sample_weight"], roles["sample_weight"])
     return X, y, prices, more
+
+
+def _check_stake(stake: Any, column: str) -> None:
+    from emsco.core.stakes import read_stake
+
+    try:
+        read_stake(stake, len(stake))
+    except ValuesError as error:
+        raise ValuesError(f"In {column!r}: {error}", row=error.row, column=column) from error
 
 
 def _check_weight(weight: Any, column: str) -> None:
@@ -245,11 +267,18 @@ def _check_weight(weight: Any, column: str) -> None:
 
 
 def priced(
-    rows: TableFile, label: str | None, prices: Costs, costs: Path, roles: Iterable[str] = ()
+    rows: TableFile,
+    label: str | None,
+    prices: Costs,
+    costs: Path,
+    roles: Iterable[str] = (),
+    *,
+    may_be_priced: str | None = None,
 ) -> list[str]:
     """Return the columns of a file that have a price, in file order.
 
-    The label must have none, nor the columns of other roles, which are groups and weights.
+    The label must have none, nor the columns of other roles, which are groups and weights; a stake
+    may have one.
     """
     from emsco.cli._table_file import check_columns
 
@@ -258,7 +287,7 @@ def priced(
         raise ColumnsError(
             f"{costs} has a price for {label!r}, which is the label; delete that line."
         )
-    both = [name for name in roles if name in features]
+    both = [name for name in roles if name in features and name != may_be_priced]
     if both:
         raise ColumnsError(
             f"{costs} has a price for {both[0]!r}, which holds groups or weights; delete that line."

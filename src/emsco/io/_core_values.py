@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from math import inf, isfinite
 from typing import Any, TypeVar
 
@@ -34,6 +34,8 @@ _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
 # Stored if they are known for a candidate.
 _OPTIONAL = ("label_accepted", "class_reference", "class_both")
+# The same counts again, of rows and of squares, if they are of stakes.
+_MOMENTS = ("by_row", "squares")
 
 
 def expect(value: Any, kind: type[Kind]) -> Kind:
@@ -220,8 +222,6 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
         "assignment": writer.array(assignments),
         "threshold": writer.column([c.threshold for c in candidates], "a threshold"),
     }
-    for name in _TOTALS:
-        data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
     # Each label is stored once; 1, 1.0 and True are equal, but different labels.
     labels: dict[tuple[type, Any], int] = {}
     named = [
@@ -230,6 +230,20 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
     ]
     data["label"] = writer.column(named, "a label")
     data["labels"] = to_plain([label for _, label in labels], "a label")
+    data |= _counts_to(writer, evaluations)
+    if evaluations and all(e.is_by_stake for e in evaluations):
+        for moment in _MOMENTS:
+            data[moment] = _counts_to(writer, [getattr(e, moment) for e in evaluations])
+    if any(candidate.learner for candidate in candidates):
+        data["learner"] = [candidate.learner for candidate in candidates]
+    return data
+
+
+def _counts_to(writer: MemberWriter, evaluations: Sequence[Evaluation]) -> Data:
+    """Store evaluations as a table with one column per count."""
+    data: Data = {}
+    for name in _TOTALS:
+        data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
     for name in _BY_CLASS:
         counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
         data[name] = writer.column(counts, f"`{name}`")
@@ -242,8 +256,6 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
         ]
         if any(counts):
             data[name] = writer.column(counts, f"`{name}`")
-    if any(candidate.learner for candidate in candidates):
-        data["learner"] = [candidate.learner for candidate in candidates]
     return data
 
 
@@ -258,32 +270,59 @@ MEASURED = ("measured_on", "luck", "repeats")
 
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
     """Read the candidates back."""
-    by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
-    by_learner = {"learner"} & data.keys()
+    later = {"learner", *_MOMENTS} & data.keys()
+    known = {name for name in _OPTIONAL if name in data}
     expect_keys(
-        data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class, *by_learner
+        data, "assignment", "threshold", "labels", "label", *_TOTALS, *_BY_CLASS, *known, *later
     )
     assignments = reader.array(data["assignment"], None, len(costs.names))
     if assignments.dtype.kind not in "iu":
         raise ArtifactError("its candidates must assign sources to stages by whole numbers")
     labels = from_plain(expect(data["labels"], list))
-    table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class, "label")}
     thresholds = reader.column(data["threshold"])
     learners = expect_texts(data.get("learner", [""] * len(assignments)))
-    table_columns = (*table.values(), thresholds, learners)
-    if any(len(column) != len(assignments) for column in table_columns):
+    named = [
+        [labels[expect_place(place, len(labels))] for place in places]
+        for places in reader.column(data["label"])
+    ]
+    if any(len(column) != len(assignments) for column in (named, thresholds, learners)):
         raise ArtifactError("the columns of its candidates differ in length")
-    candidates = []
-    for i, assignment in enumerate(assignments):
-        named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
+    evaluations = _evaluations_from(reader, data, named)
+    if later & {*_MOMENTS}:
+        rows, squares = (
+            _evaluations_from(reader, _counts_of(data.get(moment)), named) for moment in _MOMENTS
+        )
+        evaluations = [
+            replace(one, by_row=of_rows, squares=square)
+            for one, of_rows, square in zip(evaluations, rows, squares, strict=True)
+        ]
+    designs = [StageDesign(row.astype(np.int64), costs.names) for row in assignments]
+    return list(map(Candidate, designs, thresholds, evaluations, learners))
+
+
+def _counts_of(data: Any) -> Data:
+    """Return a table of counts, or refuse the file if it is not complete."""
+    known = {name for name in _OPTIONAL if name in expect(data, dict)}
+    return expect_keys(data, *_TOTALS, *_BY_CLASS, *known)
+
+
+def _evaluations_from(
+    reader: MemberReader, data: Data, named: Sequence[Sequence[Any]]
+) -> list[Evaluation]:
+    """Read a table of counts back; `named` has the classes of each evaluation."""
+    by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
+    table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class)}
+    if any(len(column) != len(named) for column in table.values()):
+        raise ArtifactError("the columns of its candidates differ in length")
+    evaluations = []
+    for i, labels in enumerate(named):
         counts: Data = {name: table[name][i] for name in _TOTALS}
         for name in by_class:
             by_label = table[name][i]
             if by_label or name in _BY_CLASS:
-                counts[name] = dict(zip(named, by_label, strict=True))
-        design = StageDesign(assignment.astype(np.int64), costs.names)
-        candidates.append(Candidate(design, thresholds[i], Evaluation(**counts), learners[i]))
-    return candidates
+                counts[name] = dict(zip(labels, by_label, strict=True))
+        evaluations.append(Evaluation(**counts))
+    return evaluations
 
 
 def front_from(candidates: Sequence[Candidate], costs: Costs, data: Data) -> ParetoFront:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate
 from emsco.core.selection import check_names
+from emsco.core.stakes import read_stake
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, Code, GuardWarning, Message
 from emsco.io._cascades import (
@@ -347,13 +348,16 @@ def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
     }
     if len(reference.classes) > 2:  # else `right` implies it
         data["label"] = writer.array(reference.label.astype(np.int64))
+    if reference.stake is not None:
+        data["stake"] = writer.array(np.asarray(reference.stake, dtype=np.float64))
     return data
 
 
 def _reference_from(
     data: Data, reader: MemberReader, costs: Costs, classes: NDArray[Any]
 ) -> AllSources:
-    expect_keys(data, "truth", "right", *(["label"] if len(classes) > 2 else []))
+    later = {"stake"} & expect(data, dict).keys()
+    expect_keys(data, "truth", "right", *(["label"] if len(classes) > 2 else []), *later)
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
     known = (truth >= 0) & (truth < len(classes))
@@ -367,7 +371,13 @@ def _reference_from(
         label = label.astype(np.intp)
     else:
         label = np.where(right, truth, 1 - truth).astype(np.intp)
-    return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label)
+    stake = None
+    if later:
+        stake = reader.array(data["stake"], len(truth))
+        if stake.dtype != np.float64:
+            raise ArtifactError("its stakes must be numbers")
+        stake = read_stake(stake, len(truth))
+    return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label, stake)
 
 
 def _pruned(search: CascadeSearchCV, stages: Stages) -> FittedStages:
