@@ -21,8 +21,8 @@ def stakes_of(planes):
 
 
 def evaluate_chains(
-    positions, prices, which, begins, accepted, right, everyone, planes, masks, out_accepted, out_right,
-    out_paid, out_class_accepted, out_class_right, out_reached,
+    positions, prices, which, begins, accepted, right, everyone, planes, masks, out_accepted,
+    out_right, out_paid, out_class_accepted, out_class_right, out_reached,
 ):  # fmt: skip
     """Count accepted rows, right ones and price units for many designs."""
     accepted, right, everyone, masks = map(bits_of, (accepted, right, everyone, masks))

@@ -48,6 +48,7 @@ _COMMANDS = {
     "by='front'": "`--certify-by front`",
     "by='ladder'": "`--certify-by ladder`",
     "score_front(X, y)": "`emsco show --fresh`",
+    "score_front(X, y, stake=stake)": "`emsco show --fresh --stake`",
     "score_front(X)": "`emsco show --fresh`",
     "choose(...)": "`emsco select`",
     "choose(caution=0)": "`emsco select --caution 0`",

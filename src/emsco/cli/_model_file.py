@@ -134,10 +134,23 @@ def read_fresh(model: Any, rows: TableFile, label: str | None) -> Any:
 
 
 def read_optional(
-    model: Any, fresh: Path | None, label: str | None, *, newlines_in_cells: bool
+    model: Any,
+    fresh: Path | None,
+    label: str | None,
+    *,
+    newlines_in_cells: bool,
+    stake: str | None = None,
 ) -> tuple[Any, Any]:
-    """Read the rows of --fresh, if it is set; it needs --label if the model needs labels."""
+    """Read the rows of --fresh, if it is set; it needs --label if the model needs labels.
+
+    The column `stake` is read with those of the model.
+    """
+    from emsco.cli._labelled_frame import read_features
     from emsco.cli._table_file import open_rows
+    from emsco.core.value_type import NUMBER_TYPE
+
+    if stake is not None and fresh is None:
+        raise ColumnsError("--stake is a column of --fresh; give both options.")
 
     if label is not None:
         _refuse_needless(model, label)
@@ -146,7 +159,11 @@ def read_optional(
     if fresh is None or (label is None and model.needs_labels):
         raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
     keep_beside_rows(model, fresh)
-    X, y = read_fresh(model, open_rows(fresh, newlines_in_cells=newlines_in_cells), label)
+    rows = open_rows(fresh, newlines_in_cells=newlines_in_cells)
+    X, y = read_fresh(model, rows, label)
+    if stake is not None and stake not in X:
+        more = read_features(rows, [stake], types={stake: NUMBER_TYPE}, again=True)
+        X = X.assign(**{stake: more[stake].to_numpy()})
     return X, y
 
 

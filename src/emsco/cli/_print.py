@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from emsco.cli._errors import writing_output
-from emsco.core.measure import Measure
+from emsco.core.measure import Measure, rows_of
 from emsco.core.measures import columns
 from emsco.exceptions import ArtifactError
 
@@ -128,7 +128,7 @@ def print_candidates(
     ]
     review = front.costs.review
     if review is not None and review.cost:
-        paid = [f"{review.cost * (1 - e.coverage):,.3g}" for e in evaluations]
+        paid = [f"{review.cost * (1 - rows_of(e).coverage):,.3g}" for e in evaluations]
         columns.append(_Column("", "+ review", paid))
     columns += [
         _Column("", "coverage", [f"{e.coverage:.1%}" for e in evaluations]),

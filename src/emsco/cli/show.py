@@ -33,17 +33,23 @@ if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
 
 _LABEL = "The label column of --fresh, if labels are needed."
+_STAKE = typer.Option(
+    metavar="COLUMN",
+    help="The column of --fresh that says what is at stake on a row; needed if the search had one.",
+)
 
 
 @options(
     run="The folder of a search, or an .emsco file.",
     label=_LABEL,
+    stake=_STAKE,
     everything=typer.Option("--all", help="Show all candidates instead of 20."),
 )
 def show(
     run: Path,
     fresh: Path | None = None,
     label: str | None = None,
+    stake: str | None = None,
     population: list[str] | None = None,
     everything: bool = False,
     trust: list[str] | None = None,
@@ -61,22 +67,28 @@ def show(
 
     model = load_with_ledger(run, trust)
     if isinstance(model, CascadeClassifier):
-        if fresh is not None or population:
+        if fresh is not None or population or stake is not None:
             raise ColumnsError(f"--fresh needs a search; {run} is one of its models.")
         _show_cascade(model, as_json=as_json)
     else:
         found = as_search(model, run)
         shares = population_of(population, fresh, found.classes_.tolist())
-        X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
+        X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells, stake=stake)
         show_all = _show_json if as_json else _show_text
-        show_all(found, X, y, shares, everything=everything)
+        show_all(found, X, y, shares, stake, everything=everything)
 
 
 def _show_json(
-    found: CascadeSearchCV, X: Any, y: Any, population: dict[Any, float] | None, **_: Any
+    found: CascadeSearchCV,
+    X: Any,
+    y: Any,
+    population: dict[Any, float] | None,
+    stake: Any,
+    **_: Any,
 ) -> None:
     from emsco import evaluate
     from emsco.core.scored_front import differences
+    from emsco.search import stake_of, without_stake
 
     front, chosen, review = found.front_, found.best_candidate_, found.costs_.review
     candidates = [candidate_data(candidate, review) for candidate in front]
@@ -87,12 +99,15 @@ def _show_json(
         "candidates": candidates,
     }
     if X is not None:
-        scored = found.score_front(X, y, population=population)
+        scored = found.score_front(X, y, stake=stake, population=population)
         for data, one in zip(candidates, scored, strict=True):
             data["fresh"] = figures(one.fresh, review)
+        at_stake = stake_of(X, stake)
+        X = without_stake(X, stake, found.found_.layout.names)
         decisions, truth = found.decide(X), found.truth(X, y)
+        chosen_fresh = evaluate(decisions, truth, stake=at_stake, population=population)
         summary["chosen"] |= {
-            "fresh": figures(evaluate(decisions, truth, population=population), review),
+            "fresh": figures(chosen_fresh, review),
             "differs": [
                 one._asdict()
                 for one in differences(
@@ -101,6 +116,7 @@ def _show_json(
                     truth,
                     repeats=front.repeats,
                     within_classes=population is not None,
+                    stake=at_stake,
                 )
             ],
         }
@@ -112,6 +128,7 @@ def _show_text(
     X: Any,
     y: Any,
     population: dict[Any, float] | None,
+    stake: str | None,
     *,
     everything: bool,
 ) -> None:
@@ -119,14 +136,14 @@ def _show_text(
     front, chosen = found.front_, found.best_candidate_
     fresh = None
     if X is not None:
-        fresh = [one.fresh for one in found.score_front(X, y, population=population)]
+        fresh = [one.fresh for one in found.score_front(X, y, stake=stake, population=population)]
     marked = [front.index(chosen)] if chosen in front else []
     most = len(front) if everything else MOST_CANDIDATES
     places = evenly(len(front), marked, most)
     print_candidates(front, places, chosen, fresh)
     if len(places) < len(front):
         note(f"{len(places)} of {len(front)} candidates shown; --all shows all of them.")
-    print_text(in_shell(found.summary(X, y, population=population)))
+    print_text(in_shell(found.summary(X, y, stake=stake, population=population)))
     _print_certificate(_certificate_data(found))
 
 
@@ -180,6 +197,7 @@ def _print_certificate(certificate: dict[str, Any] | None) -> None:
 @options(
     out="The page to write.",
     label=_LABEL,
+    stake=_STAKE,
     title="The title of the page.",
 )
 def report(
@@ -187,6 +205,7 @@ def report(
     out: Path = Path("report.html"),
     fresh: Path | None = None,
     label: str | None = None,
+    stake: str | None = None,
     population: list[str] | None = None,
     title: str | None = None,
     trust: list[str] | None = None,
@@ -199,9 +218,11 @@ def report(
     check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
     found = load_search(run, trust)
     shares = population_of(population, fresh, found.classes_.tolist())
-    X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
+    X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells, stake=stake)
     certificate = None
     if (run / MODEL).is_file():
         certificate = getattr(load_cascade(run, trust), "certificate_", None)
-    write_report(found, out, X, y, population=shares, certificate=certificate, title=title)
+    write_report(
+        found, out, X, y, stake=stake, population=shares, certificate=certificate, title=title
+    )
     note(f"Written: {out}")

@@ -60,6 +60,8 @@ class FrontDisplay:
         The price of an error, if the choice was made by loss.
     repeats : float, default=1.0
         How many times each row was counted, for intervals.
+    of : {"rows", "stake"}, default="rows"
+        What accuracy and coverage are shares of.
 
     Attributes
     ----------
@@ -94,6 +96,7 @@ class FrontDisplay:
         review: Review | None = None,
         error_cost: ErrorCost = None,
         repeats: float = 1.0,
+        of: str = "rows",
     ) -> None:
         self.cost = cost
         self.accuracy = accuracy
@@ -104,6 +107,7 @@ class FrontDisplay:
         self.review = review
         self.error_cost = error_cost
         self.repeats = repeats
+        self.of = of
 
     @classmethod
     def from_search(cls, search: Any, *, ax: Any = None, scale: str | None = None) -> Self:
@@ -171,6 +175,7 @@ class FrontDisplay:
             review=front.costs.review,
             error_cost=error_cost,
             repeats=front.repeats,
+            of="stake" if any(e.is_by_stake for e in evaluations) else "rows",
         )
         return display.plot(ax, scale=scale)
 
@@ -216,10 +221,11 @@ class FrontDisplay:
         if self.ax_.get_xscale() == "linear":
             self.ax_.locator_params(axis="x", nbins=5)  # prices may have many digits
         self._mark(marked)
-        self.ax_.set(xlabel=plain(cost_label(self.unit)), ylabel="accuracy")
+        of = "" if self.of == "rows" else f" (share of the {self.of})"
+        self.ax_.set(xlabel=plain(cost_label(self.unit)), ylabel=f"accuracy{of}")
         bare(self.ax_)
         self.colorbar_ = self.figure_.colorbar(
-            self.points_, ax=self.ax_, label="coverage", ticks=LEVELS, format="%.4g"
+            self.points_, ax=self.ax_, label=f"coverage{of}", ticks=LEVELS, format="%.4g"
         )
         self.colorbar_.solids.set_alpha(1.0)
         return self

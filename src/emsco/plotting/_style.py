@@ -13,7 +13,7 @@ from emsco._utils.text_table import cell
 from emsco.core.evaluation import Evaluation
 from emsco.core.interval import few_rows_text, interval
 from emsco.core.measure import Measure
-from emsco.core.measures import columns
+from emsco.core.measures import MEASURES, columns
 from emsco.exceptions import require
 
 # From Okabe and Ito's palette: distinct for every kind of colour blindness, and in grey.
@@ -80,7 +80,7 @@ def coverage_lines(evaluation: Evaluation, repeats: float = 1.0) -> list[str]:
     """Return a line with the 95% interval of the coverage, unless it is 0 or 1."""
     if not 0 < evaluation.accepted < evaluation.rows:
         return []
-    low, high = interval(evaluation.accepted, evaluation.rows, repeats)
+    low, high = interval(*MEASURES["coverage"].effective(evaluation, repeats=repeats))
     return [f"95% interval of the coverage: {low:.3f} to {high:.3f}"]
 
 

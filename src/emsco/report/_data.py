@@ -16,12 +16,12 @@ from emsco._utils.progress import followed
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
-from emsco.core.measure import Measure
-from emsco.core.measures import boundable, columns
+from emsco.core.measure import Measure, rows_of
+from emsco.core.measures import MEASURES, boundable, columns
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError
 from emsco.report._lines import choice_lines
-from emsco.search import yardstick_of
+from emsco.search import Stake, stake_of, without_stake, yardstick_of
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
@@ -32,7 +32,11 @@ Population: TypeAlias = Mapping[Any, float] | None
 
 
 def page_data(
-    search: Any, X: Any = None, y: ArrayLike | None = None, population: Population = None
+    search: Any,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    population: Population = None,
+    stake: Any = None,
 ) -> Plain:
     """Gather what the page shows of a fitted search, with figures on fresh rows where given."""
     labels = search.classes_.tolist()
@@ -52,14 +56,18 @@ def page_data(
         "labels": [str(label) for label in labels],
         "label_reprs": [repr(label) for label in labels],
         "costs": _costs(search.costs_),
+        "of": "stake" if all_sources.evaluation.is_by_stake else "rows",  # what shares are of
         "n_front": len(front),
         "n_on_front": len(places),  # a choice that is not on the front comes after these
         "luck": front.luck,
         "deciding": "confidence" if search.found_.stages.rule.is_equal else "share",
         "repeats": front.repeats,
         "chosen": opens_with,
-        "sliders": [_measure_data(measure) for measure in _sliders().values()],
-        "figures": [_measure_data(m) for m in (*columns(by_class=False), *columns(by_class=True))],
+        "sliders": [_measure_data(m, all_sources.evaluation) for m in _sliders().values()],
+        "figures": [
+            _measure_data(m, all_sources.evaluation)
+            for m in (*columns(by_class=False), *columns(by_class=True))
+        ],
         **_choice(search, labels),
         **_designs(candidates, labels),
         "selected": _counts([candidate.evaluation for candidate in candidates], labels)
@@ -77,14 +85,17 @@ def page_data(
     }
     if X is not None:
         truth = search.truth(X, y)
-        of_front = _fresh(search, X, y, truth, population)
+        of_front = _fresh(search, X, y, truth, population, stake)
         fresh = [of_front[i] for i in places]
-        fresh += [_fresh_of(search, candidate, X, truth, population) for candidate in apart]
+        at_stake = stake_of(X, stake)
+        X = without_stake(X, stake, search.found_.layout.names)
+        given = X, truth, population, at_stake
+        fresh += [_fresh_of(search, candidate, *given) for candidate in apart]
         # Weighted rows are not counts, so their shares have no intervals.
         repeats = 1.0 if population is None else None
         data["fresh"] = _counts(fresh, labels) | {"repeats": repeats}
         data["fresh_rows"] = len(truth)
-        everything = _fresh_of(search, all_sources, X, truth, population)
+        everything = _fresh_of(search, all_sources, *given)
         if everything is not None:
             data["all_sources"]["fresh"] = _counts([everything], labels)
     return data
@@ -104,12 +115,14 @@ def _sliders() -> dict[str, Measure]:
     return {name: measure for name, measure in boundable().items() if measure.whole}
 
 
-def _measure_data(measure: Measure) -> Plain:
+def _measure_data(measure: Measure, evaluation: Evaluation) -> Plain:
+    # Money is per row also where shares are of the stake.
+    by_row = evaluation.is_by_stake and not measure.is_share and bool(measure.whole)
     return {
         "name": measure.name,
         "parameter": measure.parameter,
         "part": measure.part,
-        "whole": measure.whole,
+        "whole": ("n_rows",) if by_row else measure.whole,
         "sign": measure.sign,
         "margin": measure.margin,
         "unit": measure.unit,
@@ -158,22 +171,36 @@ def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
 
 
 def _fresh(
-    search: Any, X: Any, y: ArrayLike | None, truth: NDArray[Any], population: Population
+    search: Any,
+    X: Any,
+    y: ArrayLike | None,
+    truth: NDArray[Any],
+    population: Population,
+    stake: Any,
 ) -> list[Evaluation | None]:
     """Evaluate the front on fresh rows, as far as that can be."""
     try:
-        return [scored.fresh for scored in search.score_front(X, y, population=population)]
+        scored = search.score_front(X, y, stake=stake, population=population)
+        return [one.fresh for one in scored]
     except ArtifactError:
         front = followed(search.front_, "decide fresh rows by every candidate")
-        return [_fresh_of(search, candidate, X, truth, population) for candidate in front]
+        rest = without_stake(X, stake, search.found_.layout.names)
+        given = rest, truth, population, stake_of(X, stake)
+        return [_fresh_of(search, candidate, *given) for candidate in front]
 
 
 def _fresh_of(
-    search: Any, candidate: Candidate, X: Any, truth: NDArray[Any], population: Population
+    search: Any,
+    candidate: Candidate,
+    X: Any,
+    truth: NDArray[Any],
+    population: Population,
+    stake: Stake,
 ) -> Evaluation | None:
     """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
     try:
-        return evaluate_known(search.cascade(candidate).decide(X), truth, population=population)
+        decisions = search.cascade(candidate).decide(X)
+        return evaluate_known(decisions, truth, stake=stake, population=population)
     except ArtifactError:
         return None
 
@@ -237,7 +264,29 @@ def _counts(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) -> 
         counts["class_rows"] = [_whole(known.class_rows.get(label, 0)) for label in labels]
         if any(e.worst_latency for e in evaluations if e is not None):
             counts |= {name: column(name) for name in ("waited", "worst_latency")}
+        if known.by_row is not None:
+            counts |= _counts_of_stakes(evaluations, known.by_row, labels)
     return counts
+
+
+def _counts_of_stakes(
+    evaluations: Sequence[Evaluation | None], by_row: Evaluation, labels: Sequence[Any]
+) -> Plain:
+    """Spell out the rows behind sums of stakes, and how many equal rows would show the shares."""
+
+    def effective(measure: Measure, label: Any) -> list[float | None]:
+        return [None if e is None else float(measure.effective(e, label)[1]) for e in evaluations]
+
+    shares = [m for m in MEASURES.values() if m.is_share]
+    return {
+        "n_rows": _whole(by_row.rows),
+        "n_accepted": [None if e is None else _whole(rows_of(e).accepted) for e in evaluations],
+        "n_class_rows": [_whole(by_row.class_rows.get(label, 0)) for label in labels],
+        "effective": {
+            m.name: [effective(m, label) for label in (labels if m.is_by_class else [None])]
+            for m in shares
+        },
+    }
 
 
 def _whole(number: float) -> float:

@@ -24,6 +24,7 @@ from emsco.plotting import FlowDisplay
 from emsco.report._data import page_data
 from emsco.report._lines import python_lines, shell_line
 from emsco.report._words import lead_of, measured_on, title_of, written
+from emsco.search import without_stake
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
@@ -54,6 +55,7 @@ def report(
     X: Any = None,
     y: ArrayLike | None = None,
     *,
+    stake: ArrayLike | str | None = None,
     population: Mapping[Any, float] | None = None,
     certificate: Any = None,
     title: str | None = None,
@@ -77,6 +79,9 @@ def report(
     X, y : rows and their labels, default=None
         Fresh rows, which the search has not seen; their figures are shown beside the selected ones.
         If the target is agreement, no labels are needed.
+    stake : array or str, default=None
+        What is at stake on the fresh rows, or the column of X that holds it; needed if the search
+        was given stakes.
     population : mapping of label to float, default=None
         The share of each class in the population that the fresh rows come from, if the rows were
         drawn with other shares.
@@ -114,7 +119,7 @@ def report(
         raise SelectionError(
             Parameter("population") + " says what fresh rows stand for; give X and y, too."
         )
-    data = page_data(search, X, y, population)
+    data = page_data(search, X, y, population, stake)
     params = _parameters_to_dict(search)
     data["python"] = python_lines(search, params)
     data["shell"], left_out = shell_line(params)
@@ -124,7 +129,7 @@ def report(
             "title": escape(title_of(search) if title is None else title),
             "lead": escape(lead_of(search, data)),
             "byline": escape(f"{measured_on(search, data, population)} {written()}"),
-            "flow": _flow(search, data, X, y),
+            "flow": _flow(search, data, without_stake(X, stake, search.found_.layout.names), y),
             "loss": _loss(search, data),
             "loss_word": " &middot; loss: cost, review and errors" * _has_loss(data),
             "share_word": _SHARE_WORD * (data["deciding"] == "share"),
@@ -214,7 +219,10 @@ def _loss(search: Any, data: Mapping[str, Any]) -> str:
     if not search.found_.stages.rule.is_equal:
         prices = "these prices" if search.costs_.errors else "label weights"
         searched = f"labels were given by {prices}"
-    note = f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; "
+    each = "" if data["of"] == "rows" else " per unit at stake"
+    note = (
+        f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}{each}; "
+    )
     note += searched
     return f'<p class="note">{escape(note)}</p>'
 

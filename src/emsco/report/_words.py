@@ -9,6 +9,7 @@ from typing import Any
 from emsco import __version__
 from emsco._utils.text_table import cell
 from emsco.core.evaluation import Evaluation
+from emsco.core.measure import rows_of
 from emsco.core.validation import weighted_as
 from emsco.exceptions import Message
 
@@ -18,7 +19,7 @@ _ADVICE = 3  # parts of a note that tell how to measure fresh rows, in Python
 
 def title_of(search: Any) -> str:
     """Say what is decided, on how many rows, for which part of the price, and how well."""
-    rows = round(search.all_sources_.evaluation.rows / search.front_.repeats)
+    rows = round(rows_of(search.all_sources_.evaluation).rows / search.front_.repeats)
     title = f"{_decided(search.classes_.tolist())}, {rows:,} row{'s' * (rows != 1)}"
     chosen = getattr(search, "best_candidate_", None)
     if chosen is None:
@@ -41,7 +42,8 @@ def _decided(classes: Sequence[Any]) -> str:
 def _accuracy(evaluation: Evaluation) -> str:
     if evaluation.accepted == evaluation.rows:
         return f"{evaluation.accuracy:.1%} right, every row accepted"
-    return f"{evaluation.accuracy:.1%} right on the {evaluation.coverage:.1%} accepted"
+    stake = " of the stake" if evaluation.is_by_stake else ""
+    return f"{evaluation.accuracy:.1%} right on the {evaluation.coverage:.1%}{stake} accepted"
 
 
 def lead_of(search: Any, data: Mapping[str, Any]) -> str:
@@ -72,7 +74,7 @@ def _of_all_sources(search: Any, data: Mapping[str, Any]) -> list[str]:
     """Say that every row has the full price; where no candidate qualified, that this is why."""
     why = "No candidate qualified, so the" if "no candidate meets it" in data["rule"] else "The"
     what = "all sources at once" if search.needs_labels else "the final model alone"
-    right = f"This is right on {search.all_sources_.evaluation.accuracy:.1%} of the rows"
+    right = f"This is right on {search.all_sources_.evaluation.accuracy:.1%} of the {data['of']}"
     whole = data["fresh"] and data["all_sources"]["fresh"]
     if whole:
         share = whole["right"][0] / whole["rows"]
@@ -92,7 +94,8 @@ def _of_choice(search: Any, evaluation: Evaluation, unit: str) -> list[str]:
         )
         subject = "Its labels are"
     said.append(
-        f"{subject} right on {evaluation.accuracy:.1%} of the rows that it accepts; all "
+        f"{subject} right on {evaluation.accuracy:.1%} of the "
+        f"{'stake' if evaluation.is_by_stake else 'rows'} that it accepts; all "
         f"sources at once, accepting as many rows, are right on {as_many:.1%}."
     )
     return said
@@ -103,7 +106,8 @@ def _of_fresh(data: Mapping[str, Any], total: float) -> list[str]:
     fresh, i = data["fresh"], data["chosen"]
     if fresh["accepted"][i] is None:
         return []
-    price = f"costs {fresh['paid'][i] / fresh['rows'] / total:.1%} of the price, " if total else ""
+    n_rows = fresh.get("n_rows", fresh["rows"])
+    price = f"costs {fresh['paid'][i] / n_rows / total:.1%} of the price, " if total else ""
     accepted, whole = fresh["accepted"][i], data["all_sources"]["fresh"]
     right = f" and is right on {fresh['right'][i] / accepted:.1%} of those" if accepted else ""
     if right and whole is not None:

@@ -46,7 +46,7 @@ function showCascade(i) {
   });
   showPrices(prices);
   const end = append(element("li", undefined, "stage rejected"), append(element("h3"), element("span", "rejected")));
-  end.append(element("strong", percent(1 - points[i].coverage) + " of the rows"),
+  end.append(element("strong", percent(1 - points[i].coverage) + " of the " + data.of),
     element("p", "no stage is confident enough; each has cost " + money(paid)));
   if (costs.review !== null) end.append(element("p", "the review of a row costs " + money(costs.review)));
   if (points[i].rejected.some((part) => part > 0)) end.append(element("p", "that is " + named(worstFirst(points[i], "rejected"), points[i].rejected)));

@@ -39,7 +39,10 @@ const emscoChoice = (function () {
       const hasMargin = measure.margin !== "counted";
       const compute = (i, k, z) => {
         const once = z ? repeats : 1; // without a margin, counts are used unchanged
-        const counts = [part(i, k) / once, whole(i, k) / once];
+        // Of stakes, a margin is that of as many equal rows as would show the share as precisely.
+        const rows = z && selected.effective ? selected.effective[measure.name][k === null ? 0 : k][i] : null;
+        const counts = rows === null ? [part(i, k) / once, whole(i, k) / once]
+          : [share(part(i, k), whole(i, k)) * rows / once, rows / once];
         if (!hasMargin) return share(...counts);
         return measure.margin === "Wilson" ? wilson(...counts, z, measure.sign) : lessMargin(...counts, z);
       };

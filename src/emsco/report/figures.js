@@ -20,6 +20,10 @@ function intervalText(part, whole) {
 function few(columns, measure, i, k) {
   const part = counter(columns, measure.part), whole = counter(columns, measure.whole), repeats = columns.repeats;
   if (!repeats || !part || !whole) return "";
+  if (columns.effective) {
+    const rows = columns.effective[measure.name][k][i] / repeats;
+    return rows > 0 && rows < FEW_ROWS ? intervalText(share(part(i, k), whole(i, k)) * rows, rows) + " of the stake" : "";
+  }
   const [m, n] = [part(i, k) / repeats, whole(i, k) / repeats];
   if (!(n > 0 && n < FEW_ROWS)) return "";
   return Math.round(m) + " of " + Math.round(n) + " (" + intervalText(m, n) + ")";
@@ -28,6 +32,8 @@ const known = (part, whole) => (whole ? part / whole : null);
 function figures(columns, i) {
   if (!columns || columns.accepted[i] === null || columns.accepted[i] === undefined) return null;
   const rows = columns.rows, rejected = rows - columns.accepted[i];
+  // What is paid by row, where other counts are sums of stakes.
+  const paidFor = columns.n_rows ?? rows, reviewed = columns.n_rows === undefined ? rejected : paidFor - columns.n_accepted[i];
   const by = (of) => labels.map((_, k) => of(columns.class_rows[k], columns.class_accepted[k][i], columns.class_right[k][i], k));
   const told = {};
   for (const measure of data.figures) {
@@ -35,21 +41,22 @@ function figures(columns, i) {
     told[measure.name] = !measure.by_class ? share(part(i, null), whole(i, null))
       : labels.map((_, k) => (part && whole ? known(part(i, k), whole(i, k)) : null));
   }
-  told.review = costs.review === null ? 0 : share(costs.review * rejected, rows);
+  told.review = costs.review === null ? 0 : share(costs.review * reviewed, paidFor);
   told.errors = 0;
   if (data.error_cost !== null) {
     const errs = costs.review === null ? 0 : 1 - costs.review_accuracy;
     const errors = typeof data.error_cost === "number"
       ? data.error_cost * (columns.accepted[i] - columns.right[i] + errs * rejected)
       : by((all, accepted, right, k) => data.error_cost[k] * (accepted - right + errs * (all - accepted))).reduce((a, b) => a + b, 0);
-    told.errors = share(errors, rows);
+    told.errors = share(errors, paidFor);
   }
   // Without a price of their review, the loss of rejected rows is not known.
   told.loss = hasLoss && (costs.review !== null || !rejected) ? told.cost + told.review + told.errors : null;
-  told.coverage_interval = interval(columns, columns.accepted[i], rows);
+  const sure = columns.effective ? columns.effective.coverage[0][i] : rows;
+  told.coverage_interval = interval(columns, share(columns.accepted[i], rows) * sure, sure);
   told.few = WORDS.map((word) => labels.map((_, k) => few(columns, byWord[word], i, k)));
   if (columns.worst_latency) {
-    told.latency = share(columns.waited[i], rows);
+    told.latency = share(columns.waited[i], paidFor);
     told.worst_latency = columns.worst_latency[i];
   }
   return told;

@@ -15,7 +15,7 @@ function show() {
         : data.chosen === null ? "This cascade " : "The cascade that you picked ";
   const parts = lossParts(p);
   told.textContent = subject + "costs " + money(p.cost) + " per row" + part + ", accepts " + percent(p.coverage)
-    + " of the rows" + (p.coverage_interval ? " (95% interval: " + p.coverage_interval + ")" : "")
+    + " of the " + data.of + (p.coverage_interval ? " (95% interval: " + p.coverage_interval + ")" : "")
     + " and is right on " + percent(p.accuracy) + " of those (" + besideAccuracy(i) + ")" + (parts ? "; per row: " + parts : "") + "."
     + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
     + (none ? " " + why.atBest + without(why.counted) : isPicked ? ""

@@ -78,8 +78,9 @@ function classRows(i, order) {
     ["all sources", figures(whole.selected, 0)]].filter(Boolean);
   const heads = (names, look) => append(element("tr", undefined, look), ...names.map((name) => Object.assign(element("th", name), { scope: "col" })));
   const lines = order.map((k) => {
-    const rows = Math.round(selected.class_rows[k] / data.repeats).toLocaleString("en-US") + " rows";
-    const more = rows + (data.fresh ? ", fresh " + data.fresh.class_rows[k].toLocaleString("en-US") : "");
+    const counted = (columns) => (columns.n_class_rows || columns.class_rows)[k];
+    const rows = Math.round(counted(selected) / data.repeats).toLocaleString("en-US") + " rows";
+    const more = rows + (data.fresh ? ", fresh " + counted(data.fresh).toLocaleString("en-US") : "");
     const name = append(element("th", labels[k]), element("span", more, "more"));
     name.scope = "row";
     return append(element("tr"), name, ...WORDS.map((word) => {

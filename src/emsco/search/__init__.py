@@ -9,6 +9,7 @@ from emsco._utils.public_names import PUBLIC
 from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
+from emsco.search._stake_column import Stake, stake_of, without_stake
 from emsco.search._thresholds import thresholds_by_stage
 from emsco.search._yardstick import YARDSTICK, with_yardstick, yardstick_of
 from emsco.search.strategies.hybrid import default_search
@@ -21,9 +22,12 @@ __all__ = [
     "Problem",
     "Search",
     "SearchResult",
+    "Stake",
     "default_search",
+    "stake_of",
     "thresholds_by_stage",
     "with_yardstick",
+    "without_stake",
     "yardstick_of",
 ]
 
