@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "decide", "one_row", "startup", "command_line", "choice", "search", "growth", "covtype", "live",
-    "beside", "serve", "arrow", "blocks", "ray", "waits", "batch",
+    "beside", "serve", "arrow", "blocks", "ray", "waits", "batch", "stake",
 )  # fmt: skip
 
 

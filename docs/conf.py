@@ -79,6 +79,7 @@ if any((ROOT / "examples").glob("*.py")):
         "money_and_time",
         "unequal_harms",
         "fraud_review",
+        "amounts",
         "drift",
         "redis",
         "warehouse",

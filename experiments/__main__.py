@@ -10,7 +10,7 @@ NAMES = (
     "paper", "example", "figures", "peers", "luck", "budget", "promise", "watched", "ray",
     "scaling", "text", "copies", "peeking", "reuse", "rare",
     "rare_default", "several", "sampling", "pages", "same_margin", "batches", "ladder",
-    "spot_checks",
+    "spot_checks", "stakes",
 )  # fmt: skip
 
 

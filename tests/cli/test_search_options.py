@@ -63,10 +63,10 @@ def search(folder, out, *more):
     )  # fmt: skip
 
 
-def searched_in_python(folder, *, groups=None, sample_weight=None, **parameters):
+def searched_in_python(folder, *, groups=None, sample_weight=None, stake=None, **parameters):
     """Search as the command line does; columns are named as its options name them."""
     rows = pd.read_csv(folder / "rows.csv")
-    columns = {"groups": groups, "sample_weight": sample_weight}
+    columns = {"groups": groups, "sample_weight": sample_weight, "stake": stake}
     more = {name: rows[column] for name, column in columns.items() if column is not None}
     return CascadeSearchCV(
         costs=folder / "costs.toml",
@@ -89,6 +89,10 @@ def plain(folder):
     [
         (("--groups", "person"), {"groups": "person"}),
         (("--sample-weight", "count"), {"sample_weight": "count"}),
+        (
+            ("--stake", "count", "--sample-weight", "count"),
+            {"stake": "count", "sample_weight": "count"},
+        ),
         (
             ("--label-weights", "sick=4", "--label-weights=well=1"),
             {"label_weights": {"sick": 4, "well": 1}},
@@ -121,6 +125,30 @@ def test_an_option_reaches_the_search(folder, plain, tmp_path, options, paramete
     unused = called.err.partition("not used")[2].partition("\n")[0]
     for column in ("person", "count"):
         assert (f"'{column}'" in unused) == (column not in options)
+
+
+def test_fresh_rows_of_a_search_by_stake_need_their_stakes(folder, tmp_path):
+    """They are shares of the same thing; and a stake that is missing is refused by row."""
+    run = tmp_path / "run"
+    called = search(folder, run, "--stake", "count")
+    assert called.code == 0, called.err
+    fresh = ("--fresh", folder / "rows.csv", "--label", "state")
+    shown = call("show", run, *fresh, "--stake", "count")
+    assert shown.code == 0, shown.err
+    assert "of the stake" in shown.out
+    refused = call("show", run, *fresh)
+    assert refused.code == 2
+    assert "stake" in refused.err
+    page = tmp_path / "page.html"
+    called = call("report", run, "--out", page, *fresh, "--stake", "count")
+    assert called.code == 0, called.err
+    rows = pd.read_csv(folder / "rows.csv", dtype=object)
+    rows.loc[7, "count"] = ""
+    (tmp_path / "costs.toml").write_text((folder / "costs.toml").read_text())
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    called = search(tmp_path, tmp_path / "other", "--stake", "count")
+    assert called.code == 2
+    assert "Row 7 has no stake" in called.err
 
 
 def test_folds_are_made_of_whole_groups(tmp_path):

@@ -21,7 +21,7 @@ from emsco.exceptions import ColumnsError, SearchError, ValuesError
 from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._stakes import BITS, Stakes
-from emsco.search.default_rule import not_worse
+from emsco.search.paired_test import not_worse
 from emsco.search.strategies.exhaustive import Exhaustive
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local_search import LocalSearch

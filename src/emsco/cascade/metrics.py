@@ -149,16 +149,34 @@ def expected_loss(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
-    error_cost: float | Mapping[Any, float] = 0.0,
+    error_cost: float | Mapping[Any, float] | ArrayLike = 0.0,
     review: Review | None = None,
 ) -> float:
     """Return the mean expense per row when errors and review have prices. Lower is better.
 
     `error_cost` and `review` are those of `Evaluation.loss`; set them with `functools.partial`. If
-    `review` is None, the review of the estimator's `costs_` is used.
+    `review` is None, the review of the estimator's `costs_` is used. `error_cost` may also be an
+    array with the price of an error on each row of X, such as its amount.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from emsco import Decisions
+    >>> from emsco.metrics import expected_loss
+    >>> decisions = Decisions(["a", "b"], [True, True], [0, 0], [0.9, 0.8], cost=[1, 1])
+    >>> cascade = SimpleNamespace(decide=lambda X: decisions)
+    >>> expected_loss(cascade, None, ["a", "a"], error_cost=[4, 40_000])
+    20001.0
     """
     if review is None:
         review = getattr(getattr(_last(estimator), "costs_", None), "review", None)
+    if not isinstance(error_cost, Mapping) and np.ndim(error_cost):
+        decisions = _decide(estimator, X)
+        prices = np.asarray(error_cost)
+        if prices.shape == (len(decisions),) and not prices.any():
+            return evaluate(decisions, y, sample_weight=sample_weight).loss(review=review)
+        by_price = evaluate(decisions, y, sample_weight=sample_weight, stake=error_cost)
+        return by_price.loss(review=review, error_cost=1.0)
     evaluation = _evaluation(estimator, X, y, sample_weight)
     return evaluation.loss(review=review, error_cost=error_cost)
 

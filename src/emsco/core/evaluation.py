@@ -15,7 +15,7 @@ from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import cell
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
-from emsco.core.measure import rows_of, share_of
+from emsco.core.measure import check_error_cost, rows_of, share_of
 from emsco.core.measures import LOSS, MEASURES, columns
 from emsco.core.stakes import read_stake
 from emsco.core.validation import (
@@ -248,6 +248,7 @@ class Evaluation:
             The price of a row that ends with a wrong label, one for all or one per true class; if
             counts are sums of stakes, the price of one unit at stake.
         """
+        check_error_cost(error_cost)
         return LOSS.of(self, review, error_cost or 0.0)
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.exceptions import DecisionsError, SelectionError, nearest, nearest_class, quoted
+from emsco.exceptions import (
+    DecisionsError,
+    Parameter,
+    SelectionError,
+    nearest,
+    nearest_class,
+    quoted,
+)
 
 if TYPE_CHECKING:  # the command line has an option for each measure, and starts without numpy
     import numpy as np
@@ -324,6 +332,18 @@ def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[A
     by_row = rows_of(counts)
     reviewed = 0.0 if review is None else review.cost * (by_row.rows - by_row.accepted)
     return counts.paid + reviewed + errors
+
+
+def check_error_cost(error_cost: Any) -> None:
+    """Refuse prices of errors that are neither one number nor by class: counts know no rows."""
+    if error_cost is None or isinstance(error_cost, Real | Mapping):
+        return
+    raise SelectionError(
+        Parameter("error_cost")
+        + " must be a number, or a mapping of label to number; prices by row are a stake: search "
+        "with `fit(X, y, stake=prices)`, and choose with an error cost of 1.",
+        value=error_cost,
+    )
 
 
 def rows_of(counts: Any) -> Any:

@@ -15,7 +15,7 @@ from emsco._utils.text_table import cell
 from emsco.core.caution import Shares
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
-from emsco.core.measure import COUNTED, Measure
+from emsco.core.measure import COUNTED, Measure, check_error_cost
 from emsco.core.measures import MEASURES, boundable, optimisable
 from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest, nearest_class
 
@@ -154,6 +154,7 @@ class Bounds:
                 + ".",
                 value=error_cost,
             )
+        check_error_cost(error_cost)
         check_names(limits)
         self.by, self.error_cost = by, error_cost
         self.limits: list[Bound] = []

@@ -1,4 +1,4 @@
-"""Data sets with costs: public tables with prices for their columns, and two made ones.
+"""Data sets with costs: public tables with prices for their columns, and three made ones.
 
 The small tables are part of the package. The large ones (`load_kdd`, `load_nslkdd` and
 `load_covtype`) are read from a folder, given by the argument `folder` or the environment variable
@@ -13,6 +13,7 @@ NOTICE.
 """
 
 from emsco.datasets._loans import make_loans
+from emsco.datasets._payments import make_payments
 from emsco.datasets._public_tables import (
     load_cleveland,
     load_covtype,
@@ -48,4 +49,5 @@ __all__ = [
     "load_thyroid",
     "make_costly_classification",
     "make_loans",
+    "make_payments",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +20,8 @@ from emsco.core.threshold import StageThreshold, freeze
 from emsco.exceptions import SearchError
 from emsco.search._outcome_table import OutcomeTable, Sets
 from emsco.search._proposal_checks import check_designs, check_thresholds, design_text
-from emsco.search._weighing import Weighing, Weighings
+from emsco.search._unit_prices import UnitPrices
+from emsco.search._weighing import Totals, Weighing, Weighings
 
 Assignments = NDArray[np.int8]
 Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages
@@ -59,14 +60,6 @@ class _KernelCounts(NamedTuple):
     reached: NDArray[np.int64]  # rows that reach each set of each chain, also with stakes
 
 
-class _Totals(NamedTuple):
-    """What all rows together pay and wait for in a design."""
-
-    paid: float
-    waited: float
-    worst_latency: float
-
-
 class SearchResult(NamedTuple):
     """The front that a search found, and its history."""
 
@@ -92,12 +85,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """A table of outcomes, the prices, and the limits of designs.
-
-    Internally prices are integers: every price times the smallest power of ten that makes all of
-    them integers, or the largest with which sums over all rows are still exact as floats. So equal
-    costs are equal in any order of summing, and no price is too small to count.
-    """
+    """A table of outcomes, the prices, and the limits of designs."""
 
     table: OutcomeTable
     costs: Costs
@@ -137,36 +125,23 @@ class Problem:
         return threshold / self.n_thresholds, (threshold + 1) / self.n_thresholds
 
     @cached_property
+    def unit_prices(self) -> UnitPrices:
+        """The prices as whole numbers."""
+        return UnitPrices(self.costs, self.n_rows)
+
+    @property
     def scale(self) -> Decimal:
         """The number of integer units per unit of the costs, a power of ten."""
-        prices = [*(source.cost for source in self.costs.sources), *self.costs.setups.values()]
-        decimals = [Decimal(repr(price)) for price in prices]
-        digits = max(0, *(-int(price.normalize().as_tuple().exponent) for price in decimals))
-        total = sum(decimals) * self.n_rows
-        if total:
-            digits = min(digits, (Decimal(2**53) / total).adjusted())
-        return Decimal(1).scaleb(digits)
-
-    def _units(self, price: float) -> int:
-        return round(Decimal(repr(price)) * self.scale)
-
-    @cached_property
-    def _own_prices(self) -> NDArray[np.int64]:
-        """The price of each source without its setup, in units."""
-        return np.array([self._units(source.cost) for source in self.costs.sources], dtype=np.int64)
+        return self.unit_prices.scale
 
     def prices(self, sets: Sets) -> NDArray[np.int64]:
         """Return the prices of source sets in units, with each setup once."""
-        total = sets.astype(np.int64) @ self._own_prices
-        for setup, price in self.costs.setups.items():
-            sharing = [i for i, source in enumerate(self.costs.sources) if source.setup == setup]
-            total += self._units(price) * sets[:, sharing].any(axis=1)
-        return total
+        return self.unit_prices.of(sets)
 
-    @cached_property
+    @property
     def total(self) -> int:
         """The price of all sources per row, in units."""
-        return int(self.prices(np.ones((1, self.n_sources), dtype=np.bool_))[0])
+        return self.unit_prices.total
 
     def exist(self, sets: Sets) -> NDArray[np.bool_]:
         """Return which source sets exist: those with everything that their sources require."""
@@ -342,13 +317,13 @@ class Problem:
     ) -> _KernelCounts:
         return self._count(assignments, threshold, self.table.class_masks, weighing)
 
-    def _totals(self, design: StageDesign, counted: _KernelCounts, i: int) -> _Totals:
+    def _totals(self, design: StageDesign, counted: _KernelCounts, i: int) -> Totals:
         """Return what all rows pay and wait for in a design, the one at place `i`."""
         reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
         latencies = np.zeros(design.n_stages)
         if any(source.latency for source in self.costs.sources):
             latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
-        return _Totals(
+        return Totals(
             paid=float(int(counted.paid[i]) / self.scale),
             waited=float(reached @ latencies),
             worst_latency=float(latencies[reached > 0].sum()),
@@ -360,27 +335,19 @@ class Problem:
         threshold: Which,
         counted: _KernelCounts,
         weighing: Weighing,
-        totals: Sequence[_Totals],
+        totals: Sequence[Totals],
     ) -> list[Evaluation]:
         """Make evaluations of counts, with what was paid and waited, which is of rows."""
         labelled = self._count_labels(assignments, threshold, weighing)
-        amount, by_label = weighing.amount, partial(weighing.by_label, self.classes)
-        class_rows = by_label(weighing.class_rows)
-        return [
-            Evaluation(
-                rows=amount(int(weighing.class_rows.sum())),
-                accepted=amount(int(counted.accepted[i])),
-                right=amount(int(counted.right[i])),
-                paid=paid,
-                class_rows=class_rows,
-                class_accepted=by_label(counted.class_accepted[i]),
-                class_right=by_label(counted.class_right[i]),
-                waited=waited,
-                worst_latency=worst_latency,
-                label_accepted=None if labelled is None else by_label(labelled[i]),
-            )
-            for i, (paid, waited, worst_latency) in enumerate(totals)
-        ]
+        return weighing.evaluations(
+            self.classes,
+            counted.accepted,
+            counted.right,
+            counted.class_accepted,
+            counted.class_right,
+            labelled,
+            totals,
+        )
 
     def beside(
         self,

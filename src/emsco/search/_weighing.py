@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.evaluation import Evaluation
 from emsco.search._outcome_table import OutcomeTable, Words
+
+
+class Totals(NamedTuple):
+    """What all rows together pay and wait for in a design."""
+
+    paid: float
+    waited: float
+    worst_latency: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +36,34 @@ class Weighing:
     def by_label(self, classes: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, float]:
         """Return what counts stand for, by class."""
         return dict(zip(classes, map(self.amount, counts.tolist()), strict=True))
+
+    def evaluations(
+        self,
+        classes: Sequence[Any],
+        accepted: NDArray[np.int64],
+        right: NDArray[np.int64],
+        class_accepted: NDArray[np.int64],
+        class_right: NDArray[np.int64],
+        labelled: NDArray[np.int64] | None,
+        totals: Sequence[Totals],
+    ) -> list[Evaluation]:
+        """Make evaluations of counts, one per design; what is paid and waited is given."""
+        class_rows = self.by_label(classes, self.class_rows)
+        return [
+            Evaluation(
+                rows=self.amount(int(self.class_rows.sum())),
+                accepted=self.amount(int(accepted[i])),
+                right=self.amount(int(right[i])),
+                paid=paid,
+                class_rows=class_rows,
+                class_accepted=self.by_label(classes, class_accepted[i]),
+                class_right=self.by_label(classes, class_right[i]),
+                waited=waited,
+                worst_latency=worst_latency,
+                label_accepted=None if labelled is None else self.by_label(classes, labelled[i]),
+            )
+            for i, (paid, waited, worst_latency) in enumerate(totals)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
