@@ -412,7 +412,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the search itself, its estimators and the splitter."""
         fit, split = (MethodMapping().add(caller="fit", callee=c) for c in ("fit", "split"))
-        own = MetadataRequest(owner=self)
+        own = MetadataRequest(owner=type(self).__name__)  # older versions copy the owner
         for name, alias in self._get_metadata_request().fit.requests.items():  # `stake`
             own.fit.add_request(param=name, alias=alias)
         router = MetadataRouter(owner=self).add_self_request(own)
